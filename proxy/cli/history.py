@@ -32,6 +32,8 @@ SHOWN_OF_COMMENT = 200
 MAX_TEXT = 100_000
 """Longest comment or correction."""
 OK = 200
+QUERY = {"search": "q"}
+"""Options whose member of the query has another name."""
 
 
 def history(
@@ -48,6 +50,15 @@ def history(
         ),
     ] = None,
     version: Annotated[str | None, typer.Option(help="Only answers of this version: 3, v3 or base.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Only answers to this program, such as claude-code.")
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only errors, and answers that broke off.")
+    ] = False,
+    search: Annotated[
+        str | None, typer.Option(help="Only answers with these words in the question or the reply.")
+    ] = None,
     passthrough: Annotated[
         bool, typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …")
     ] = False,
@@ -56,12 +67,14 @@ def history(
 ) -> None:
     """Filters by rating list the answers that were named; others of the same turn are in `burnish show`."""
     filters = {"conversation": conversation, "rater": rater, "rating": rating, "version": version}
+    filters |= {"agent": agent, "failed": "true" if failed else None, "search": search}
     given = {name: value for name, value in filters.items() if value is not None}
     if passthrough and given:
         name = next(iter(given))
         raise WrongUsage(f"use --passthrough or --{name}, not both: only answers have a {name}")
     path = "/burnish/passthrough" if passthrough else "/burnish/completions"
-    page = Proxy(url).get(path, limit=limit, before=before, **given)
+    asked = {QUERY.get(name, name): value for name, value in given.items()}
+    page = Proxy(url).get(path, limit=limit, before=before, **asked)
     if printed_json(page, as_json):
         return
     for each in page["data"]:
@@ -70,7 +83,9 @@ def history(
         console.print(f"[dim]{_nothing(passthrough, given)}[/]")
     if page["has_more"]:
         options = ["--passthrough"] if passthrough else []
-        options += [f"--{name} {quote(value)}" for name, value in given.items()]
+        options += [
+            "--failed" if name == "failed" else f"--{name} {quote(value)}" for name, value in given.items()
+        ]
         again = " ".join(["burnish history", *options, f"--before {page['data'][-1]['id']}"])
         console.print(f"[dim]more: {escape(again)}[/]", soft_wrap=True)
 

@@ -31,6 +31,7 @@ MAX_TEXT = 100_000
 """Characters of a comment or a correction; a correction may be a whole document."""
 MAX_NAME = 256
 """Characters of an ID, a rater, a tag or a key."""
+MAX_SEARCH = 200
 MAX_TAGS = 32
 MAX_WEIGHT = 100.0
 """Keeps one rater from outweighing everyone else."""
@@ -184,7 +185,14 @@ def history_filters(query: Mapping[str, str]) -> Filters:
         version=None if version is None else _version(version),
         agent=query.get("agent"),
         failed=_yes_or_no("failed", query.get("failed")),
+        q=_words(query.get("q")),
     )
+
+
+def _words(given: str | None) -> str | None:
+    if given is not None and (not given.strip() or len(given) > MAX_SEARCH):
+        raise Unprocessable(f"q must be words, of at most {MAX_SEARCH} characters in all", param="q")
+    return given
 
 
 def _yes_or_no(name: str, given: str | None) -> bool | None:

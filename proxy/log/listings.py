@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.queries import judged
+from burnish.proxy.log.search import Search
 from burnish.proxy.log.store import Reader, as_json, select
 from burnish.proxy.records import Completion, Feedback
 
@@ -19,6 +20,8 @@ STATED: dict[str | None, str] = {
     None: "1",
 }
 """What feedback says that an answer is listed for. The words are those of the partial indexes."""
+LOOKED_AT = 100
+"""Rows of other filters in which a search for a common word looks together."""
 STANDS = "NOT EXISTS (SELECT 1 FROM undo WHERE undo.feedback = feedback.id)"
 
 
@@ -33,6 +36,8 @@ class Filters(NamedTuple):
     version: int | None = None
     """The version that answered; 0: the base model."""
     agent: str | None = None
+    q: str | None = None
+    """Words that the prompt and the reply have, in any order."""
     failed: bool | None = None
     """Whether the answer is an error, broke off or never came. Answers that the client stopped haven't failed."""
 
@@ -50,15 +55,51 @@ def completions(
     Only those that something was said of have their contexts and parameters, which decide whether it can teach.
     Filters by feedback list the answers that it names, and not others of the same turn.
     """
-    reader, found, more = Reader(connection), list[Completion](), True
-    while more and len(found) < limit:
-        # SQL finds what was said; what counts of it is decided here, and is nearly always the same.
-        rows = _rows(connection, limit, before, filters)
+    reader, found = Reader(connection), list[Completion]()
+    for rows in _pages(connection, limit, before, filters):
         reader.load(rows)
+        # SQL finds what was said; what counts of it is decided here, and is nearly always the same.
         found += [each for each in judged(connection, reader, rows, full=False) if _fits(each, filters)]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _pages(
+    connection: sqlite3.Connection, limit: int, before: str | None, filters: Filters
+) -> Iterator[Sequence[Any]]:
+    """Yield rows that may fit, latest first."""
+    if filters.q is None:
+        yield from _filtered(connection, limit, before, filters)
+        return
+    search = Search(connection, filters.q)
+    if filters == Filters(q=filters.q) or search.is_rare(before):
+        for numbers in search.matches(before):
+            yield from _filtered(connection, limit, before, filters, numbers)
+        return
+    for rows in _filtered(connection, LOOKED_AT, before, filters):
+        names = as_json(row[0] for row in rows)
+        among = "SELECT n, id FROM completion WHERE id IN (SELECT value FROM json_each(?))"
+        numbered = dict(connection.execute(among, (names,)).fetchall())
+        found = {numbered[number] for number in search.among(numbered)}
+        fitting = [row for row in rows if row[0] in found]
+        yield from (fitting[start : start + limit] for start in range(0, len(fitting), limit))
+
+
+def _filtered(
+    connection: sqlite3.Connection,
+    limit: int,
+    before: str | None,
+    filters: Filters,
+    numbers: Sequence[int] | None = None,
+) -> Iterator[list[Any]]:
+    """Yield rows by all filters but the search, latest first. ``numbers``: as of ``_rows``."""
+    more = True
+    while more:
+        rows = _rows(connection, limit, before, filters, numbers)
+        yield rows
         more = len(rows) == limit
         before = rows[-1][0] if rows else None
-    return found[:limit]
 
 
 def named(connection: sqlite3.Connection, completion_ids: Collection[str]) -> list[Completion]:
@@ -80,7 +121,14 @@ def covered(connection: sqlite3.Connection, given: Feedback) -> list[str]:
     return [given.draft.completion_id, *(name for (name,) in rows)]
 
 
-def _rows(connection: sqlite3.Connection, limit: int, before: str | None, filters: Filters) -> list[Any]:
+def _rows(
+    connection: sqlite3.Connection,
+    limit: int,
+    before: str | None,
+    filters: Filters,
+    numbers: Sequence[int] | None,
+) -> list[Any]:
+    """``numbers``: None, or those of the completions that may be returned."""
     given = {
         "completion.id < ?": before,
         "completion.conversation_id = ?": filters.conversation,
@@ -89,6 +137,9 @@ def _rows(connection: sqlite3.Connection, limit: int, before: str | None, filter
     }
     bound = {clause: value for clause, value in given.items() if value is not None}
     clauses, values = [*bound], list[Any](bound.values())
+    if numbers is not None:
+        clauses.append("completion.n IN (SELECT value FROM json_each(?))")
+        values.append(as_json(numbers))
     if filters.failed is not None:
         clauses.append(FAILED if filters.failed else f"NOT {FAILED}")
     rater = ["rater = ?"] if filters.rater is not None else []

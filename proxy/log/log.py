@@ -12,7 +12,17 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
-from burnish.proxy.log import attribution, duels, files, listings, queries, retention, store, version_facts
+from burnish.proxy.log import (
+    attribution,
+    duels,
+    files,
+    listings,
+    queries,
+    retention,
+    search,
+    store,
+    version_facts,
+)
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
 from burnish.proxy.log import runs as run_table
@@ -230,6 +240,8 @@ class Log:
                 break
             gone += count
             await asyncio.sleep(PRUNE_PAUSE_S)
+        if gone:
+            await self._purge_search()
         upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "passthrough"))
         while await self._delete(partial(retention.prune_passthroughs, upto=upto)):  # noqa: ASYNC110  (others write meanwhile)
             await asyncio.sleep(PRUNE_PAUSE_S)
@@ -244,6 +256,7 @@ class Log:
         while count := await self._delete(partial(retention.forget, caller=caller)):
             gone += count
             await asyncio.sleep(PRUNE_PAUSE_S)
+        await self._purge_search()
         for _ in range(CHECKPOINT_TRIES):
             # The write-ahead log holds old pages. It can't be emptied during a read.
             ((busy, *_figures),) = await self._read(
@@ -252,6 +265,13 @@ class Log:
             if not busy:
                 break
         return gone
+
+    async def _purge_search(self) -> None:
+        """Take the words of deleted completions out of the file, a few at a time. Raises Unavailable."""
+        begin = True
+        while await self._write(partial(search.purge, begin=begin)):
+            begin = False
+            await asyncio.sleep(PRUNE_PAUSE_S)
 
     async def existing(self, completion_ids: Collection[str]) -> set[str]:
         """Return those of the completions that the log has. Raises Unavailable."""

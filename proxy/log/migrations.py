@@ -7,6 +7,7 @@ import time
 from typing import NamedTuple
 
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.log import search
 from burnish.proxy.log.credentials import holds_credential
 
 
@@ -298,6 +299,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX duel_open ON duel (id) WHERE choice IS NULL",
         ),
     ),
+    Migration("search", (search.CREATE, search.FILL)),
 )
 
 
@@ -323,6 +325,7 @@ def migrate(connection: sqlite3.Connection, upto: int = len(MIGRATIONS)) -> None
             f"the log was written by a newer burnish (schema {done}, this one knows {len(MIGRATIONS)}): update burnish"
         )
     connection.create_function("holds_credential", 1, holds_credential, deterministic=True)
+    search.register(connection)
     for number, migration in enumerate(MIGRATIONS[done:upto], start=done + 1):
         connection.execute("BEGIN IMMEDIATE")
         try:

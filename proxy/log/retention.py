@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from burnish.proxy.log import duels, feedback
+from burnish.proxy.log import duels, feedback, search
 from burnish.proxy.log.store import as_json
 from burnish.proxy.records import answer_named
 
@@ -156,6 +156,7 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
     """Delete completions, the feedback on them, and all messages that nothing else uses."""
     ids = as_json(completion_ids)
     among = "IN (SELECT value FROM json_each(?))"
+    search.remove(connection, ids)
     columns = ", ".join(("node", "prompt", *USED_BY_COMPLETIONS))
     rows = connection.execute(f"SELECT {columns} FROM completion WHERE id {among}", (ids,)).fetchall()  # noqa: S608
     erase_feedback(connection, f"completion_id {among}", ids)

@@ -87,11 +87,31 @@ async def test_by_version_and_in_pages(burnish: Service):
     assert await listed(burnish, conversation=conversation, rating="bad", version="base") == [names[0]]
 
 
+async def test_by_agent_failure_and_words(burnish: Service):
+    fine = capture(burnish.log, [user("green tea")], agent="codex", status=200)
+    refused = capture(burnish.log, [user("black tea")], agent="codex", status=429)
+    cut = capture(burnish.log, [user("coffee")], outcome="cut", status=200)
+    never = capture(burnish.log, [user("water")], outcome="failed", status=None)
+    left = capture(burnish.log, [user("milk")], outcome="cancelled", status=200)
+    assert await listed(burnish, failed="true") == [never, cut, refused]
+    assert await listed(burnish, failed="false") == [left, fine]
+    assert await listed(burnish, agent="codex") == [refused, fine]
+    assert (
+        await listed(burnish, agent="codex", failed="true") == await listed(burnish, q="black") == [refused]
+    )
+    assert await listed(burnish, q="tea", failed="false") == [fine]
+    rows = (await burnish.http.get("/burnish/completions")).json()["data"]
+    assert [row["agent"] for row in rows] == [None, None, None, "codex", "codex"]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "param", "says"),
     [
         ("rating=lovely", 422, "rating", "good, bad, unrated, commented, not 'lovely'"),
         ("rating=", 422, "rating", "one of good"),
+        ("failed=perhaps", 422, "failed", "true or false, not 'perhaps'"),
+        ("q=", 422, "q", "at most 200 characters"),
+        (f"q={'x' * 201}", 422, "q", "at most 200 characters"),
         ("version=latest", 422, "version", "a version such as 3 or v3, or base, not 'latest'"),
         ("version=-1", 422, "version", "or base"),
         ("version=", 422, "version", "or base"),
@@ -114,6 +134,8 @@ async def test_a_wrong_filter_is_refused_with_the_known_ones(
         (Filters(rater="ann"), "feedback_rater"),
         (Filters(rater="ann", rating="bad"), "feedback_rater"),
         (Filters(version=3), "completion_version"),
+        (Filters(agent="codex"), "completion_agent"),
+        (Filters(failed=True), "completion_failed"),
     ],
     ids=str,
 )
@@ -143,11 +165,17 @@ async def test_the_command_filters_and_its_next_page_does_too(tmp_path: Path) ->
         filters = ("history", "--rater", "ann lee", "--rating", "bad")
         shown = (await asyncio.to_thread(call, *filters, "-n", "2", url=url)).stdout
         rest = await asyncio.to_thread(said, *filters, "--before", names[1], url=url)
+        searched = await asyncio.to_thread(
+            call, *("history", "--search", "tea", "--agent", "python-httpx", "-n", "1"), url=url
+        )
+        failures = await asyncio.to_thread(call, "history", "--failed", url=url)
         none = await asyncio.to_thread(call, "history", "--rater", "eve", "--version", "v3", url=url)
         wrong = await asyncio.to_thread(call, "history", "--rating", "lovely", url=url)
         both = await asyncio.to_thread(call, "history", "--passthrough", "--rater", "ann", url=url)
     assert f"more: burnish history --rater 'ann lee' --rating bad --before {names[1]}" in shown
     assert [each["id"] for each in rest["data"]] == names[:1]
+    assert f"more: burnish history --agent python-httpx --search tea --before {names[2]}" in searched.stdout
+    assert "no answer is like that" in failures.stdout
     assert "no answer is like that; raters: burnish raters; versions: burnish adapters list" in none.stdout
     assert (wrong.returncode, "good, bad, unrated, commented" in wrong.stderr) == (2, True)
     assert (both.returncode, "--rater" in both.stderr) == (2, True)

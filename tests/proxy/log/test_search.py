@@ -1,0 +1,115 @@
+"""Search: by words of the person and of the answer, in pages, beside other filters, and gone with what is erased."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.log import Keep, Log, listings, search
+from burnish.proxy.log.listings import Filters
+from burnish.proxy.log.migrations import MIGRATIONS
+from burnish.proxy.log.search import CHARACTERS
+from tests.proxy.log.exchanges import assistant, capture, opened, rate, system, user
+
+
+async def found(log: Log, words: str, **more: object) -> list[str]:
+    listed = await log.completions(50, more.pop("before", None), Filters(q=words, **more))  # type: ignore[arg-type]
+    return [each.id for each in listed]
+
+
+async def test_words_of_the_person_and_of_the_answer_are_found(log: Log):
+    tea = capture(log, [system("Be brief."), user("How do I brew green tea?")], "Two minutes at 80 °C.")
+    code = capture(log, [user("Fix src/parse_number.py")], "Done: `parse_number` returns None.")
+    names = [
+        capture(log, [user("Où est le café?")], "À gauche."),
+        capture(log, [user("你好 世界")], "Привет, МИР"),
+    ]
+    assert (
+        await found(log, "green")
+        == await found(log, "GREEN minutes")
+        == await found(log, "tea brew")
+        == [tea]
+    )
+    assert await found(log, "brief") == [], "the system prompt isn't what somebody wrote"
+    assert (
+        await found(log, "parse_number")
+        == await found(log, "src/parse")
+        == await found(log, "pars")
+        == [code]
+    )
+    assert await found(log, "pa") == await found(log, "pars ") == [], (
+        "whole words, unless the last is being typed"
+    )
+    assert await found(log, "cafe") == [names[0]]
+    assert await found(log, "мир") == await found(log, "世界") == [names[1]]
+    assert await found(log, "green None") == []
+
+
+@pytest.mark.parametrize(
+    "words", ['"', '""', "*", "a AND", "NOT", "(", "words : x", "-", "^tea", "\0", "…", "'; --", "NEAR(a b)"]
+)
+async def test_no_words_are_taken_for_a_query_language(log: Log, words: str):
+    capture(log, [user("Something else")])
+    assert await found(log, words) == []
+
+
+async def test_what_a_client_added_isnt_searched(log: Log):
+    said = "<system-reminder>Remember the milk.</system-reminder>What time is it?"
+    name = capture(log, [user(said)], {"role": "assistant", "content": None, "tool_calls": []})
+    assert await found(log, "milk") == []
+    assert await found(log, "time") == [name]
+
+
+async def test_a_long_text_is_searched_at_its_beginning(log: Log):
+    name = capture(log, [user("word " * CHARACTERS + "end")], "start " + "x" * CHARACTERS + " finish")
+    assert await found(log, "word") == await found(log, "start") == [name]
+    assert await found(log, "finish") == []
+
+
+@pytest.mark.parametrize("rare", [1, 1000])
+async def test_pages_and_other_filters_go_along(log: Log, monkeypatch: pytest.MonkeyPatch, rare: int):
+    monkeypatch.setattr(search, "RARE", rare)
+    monkeypatch.setattr(listings, "LOOKED_AT", 40)
+    names = [capture(log, [user(f"number {n}")], agent="codex" if n % 2 else None) for n in range(450)]
+    await rate(log, names[3], -1.0)
+    await rate(log, names[404], -1.0)
+    seen: list[str] = []
+    while page := await found(log, "number", before=seen[-1] if seen else None):
+        seen += page
+    assert seen == names[::-1]
+    assert await found(log, "number", rating="bad") == [names[404], names[3]]
+    assert await found(log, "number", rating="bad", agent="codex") == [names[3]]
+    assert await found(log, "number 404", rating="bad") == [names[404]]
+    assert await found(log, "number", before="cmpl_0") == []
+
+
+async def test_what_was_erased_or_pruned_isnt_found_and_leaves_no_word(log: Log, tmp_path: Path):
+    capture(log, [user("xylophone")], "Zanzibar", caller="eve")
+    kept = capture(log, [user("harpsichord")], "Zanzibar", caller="ann")
+    assert len(await found(log, "zanzibar")) == 2
+    await log.forget("eve")
+    assert await found(log, "zanzibar") == [kept]
+    assert await found(log, "xylophone") == []
+    files = [*(tmp_path / "log").iterdir()]
+    assert not [file.name for file in files if file.is_file() and b"xylophon" in file.read_bytes()]
+    await log.prune(Keep(completions=0))
+    assert await found(log, "zanzibar") == []
+    with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3")) as connection:
+        connection.execute("INSERT INTO search (search) VALUES ('integrity-check')")
+
+
+async def test_what_was_logged_before_there_was_a_search_is_found(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        name = capture(log, [user("How do I brew tea?")], "Slowly.")
+        capture(log, [user("")], {"role": "assistant", "content": None})
+        await log.completion(name)
+    number = [step.name for step in MIGRATIONS].index("search") + 1
+    with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)) as connection:
+        connection.execute("DROP TABLE search")
+        connection.execute("DELETE FROM migration WHERE number >= ?", (number,))
+    async with opened(tmp_path) as log:
+        assert await found(log, "slowly tea") == [name]
+        assert assistant("Slowly.") == (await log.completion(name)).reply
