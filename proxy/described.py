@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, Field, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -43,10 +43,7 @@ def described(does: str, answer: Any = dict[str, Any], **more: Any) -> Callable[
 
 
 def flat(name: str, /, *records: type, without: Collection[str] = (), **more: Any) -> type[BaseModel]:
-    """Return the type of a JSON object that has the fields of several records, and ``more``: types by name.
-
-    A type in a tuple with a default value belongs to a field that may be absent.
-    """
+    """Return the type of a JSON object that has the fields of several records, and ``more``: types by name."""
     hints = {
         field: hint
         for record in records
@@ -57,6 +54,11 @@ def flat(name: str, /, *records: type, without: Collection[str] = (), **more: An
         field: hint if isinstance(hint, tuple) else (hint, ...) for field, hint in (hints | more).items()
     }
     return create_model(name, **fields)
+
+
+def optional(kind: Any) -> Any:
+    """Return the type of a field that may be absent."""
+    return kind, Field(default_factory=lambda: None)
 
 
 def list_of(record: type) -> Any:

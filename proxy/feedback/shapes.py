@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import orjson
 
-from burnish.proxy.described import flat, list_of
+from burnish.proxy.described import flat, list_of, optional
 from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import Rules, obstacle_of, usability
@@ -57,8 +57,8 @@ RATED = flat(
     created_at=float | None,
     repeated=bool,
     about=QUOTED,
-    dry_run=(bool, None),
-    rated=(str | None, None),
+    dry_run=optional(bool),
+    rated=optional(str | None),
 )
 JUDGED = flat(
     "Completion",

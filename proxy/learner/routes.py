@@ -19,7 +19,7 @@ from burnish.adapters.merging import Merged
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.threads import in_one_thread
 from burnish.proxy.access import Action, Identity, demand, identity_of
-from burnish.proxy.described import described, flat, list_of
+from burnish.proxy.described import described, flat, list_of, optional
 from burnish.proxy.errors import Forbidden, Unprocessable
 from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
@@ -240,7 +240,7 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
     @described(
         "write a version as `peft`, `gguf` or `mlx`, or as a model of its own: `merged-gguf`, `merged-hf`. Of "
         "these, `merged` has `kept`, `noise`, `size_bytes`, `precision`",
-        flat("Exported", path=str, format=Format, merged=(Merged, None)),
+        flat("Exported", path=str, format=Format, merged=optional(Merged)),
         body=ExportRequest,
     )
     async def export(request: Request) -> Response:

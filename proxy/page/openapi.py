@@ -13,9 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import burnish
-from burnish.proxy.access import action_at
+from burnish.proxy.access import Action, action_at
 from burnish.proxy.described import DESCRIPTION, JSON, Description, described
 from burnish.proxy.json_http import DEFAULT_PAGE, MAX_PAGE, json_response
+from burnish.proxy.page.paths import FILES
 
 PATH_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 SCHEMAS = "#/components/schemas/"
@@ -24,6 +25,7 @@ KEYS = {
     "header": {"type": "apiKey", "in": "header", "name": "x-burnish-key"},
 }
 """Ways to send a key."""
+FOR_ANYBODY = ("/", FILES + "{path}")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_PAGE}
 ERROR = {
     "type": "object",
@@ -84,6 +86,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 def _operation(route: Route, method: str, path: str, schemas: dict[str, Any]) -> dict[str, Any]:
     says: Description = getattr(route.endpoint, DESCRIPTION)
+    needs = Action.OPEN if path in FOR_ANYBODY else action_at(method, path)
     answer = {says.media_type: {"schema": _schema(says.answer, "serialization", schemas)}}
     error = {"description": "An error", "content": {JSON: {"schema": {"$ref": SCHEMAS + "Error"}}}}
     operation: dict[str, Any] = {
@@ -92,11 +95,11 @@ def _operation(route: Route, method: str, path: str, schemas: dict[str, Any]) ->
         "description": says.does,
         "parameters": [*_in_path(route), *map(_in_query, says.query)],
         "responses": {str(status): {"description": "Success", "content": answer} for status in says.statuses},
-        "x-action": action_at(method, path).name.lower(),
+        "x-action": needs.name.lower(),
     }
     operation["responses"]["default"] = error
     # A burnish without keys takes none.
-    operation["security"] = [{name: []} for name in KEYS] if operation["x-action"] != "open" else []
+    operation["security"] = [{name: []} for name in KEYS] if needs is not Action.OPEN else []
     if says.body:
         schema = _schema(says.body, "validation", schemas)
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}

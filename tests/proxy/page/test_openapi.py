@@ -223,11 +223,17 @@ async def test_signing_in_answers_as_described(tmp_path: Path) -> None:
         await call("POST", "/burnish/login", body={"key": "root"})
 
 
-async def test_every_route_says_what_it_needs(http: httpx.AsyncClient) -> None:
-    needs = {
-        path: each["x-action"]
-        for method, path, each in operations(await description(http))
-        if method == "get"
-    }
-    assert needs["/burnish/whoami"] == needs["/burnish/openapi.json"] == "open"
-    assert (needs["/burnish/status"], needs["/burnish/completions"]) == ("watch", "read")
+async def test_every_route_is_closed_to_whoever_lacks_its_key(tmp_path: Path) -> None:
+    """New routes, too: what has no action of its own needs the admin_key."""
+    free = {"open": "anybody", "ask": "a caller", "rate": "a caller", "watch": "a caller"}
+    keys = {"api_key": "caller", "admin_key": "root"}
+    async with behind(tmp_path, reply(completion()), **keys) as (http, _):
+        seen = set()
+        for method, path, operation in operations(await description(http)):
+            needs = operation["x-action"]
+            seen.add(free.get(needs))
+            for sent, opens in (({}, needs == "open"), ({"x-burnish-key": "caller"}, needs in free)):
+                headers = sent | {"accept": "text/html"}
+                status = (await http.request(method, at(path), headers=headers)).status_code
+                assert (status in (401, 403)) is not opens, (method, path, needs, status)
+        assert seen == {*free.values(), None}
