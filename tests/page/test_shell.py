@@ -30,6 +30,21 @@ async def test_every_view_opens_by_its_key_and_has_no_accessibility_faults(page:
             await expect(link).to_have_attribute("aria-current", "page")
             await expect(page.get_by_role("heading", level=1)).to_be_visible()
             assert await violations(page) == []
+            assert await cut_off(page) == []
+
+
+async def cut_off(page: Page) -> list[str]:
+    """Return what is wider than the page, on the narrowest and the widest screen."""
+    found = []
+    for width in (320, 3840):
+        await page.set_viewport_size({"width": width, "height": 800})
+        found += await page.evaluate(
+            """() => [document.documentElement, document.getElementById("main")]
+                .filter((part) => part.scrollWidth > part.clientWidth)
+                .map((part) => `${part.tagName} ${part.scrollWidth} > ${part.clientWidth} of ${innerWidth}`)"""
+        )
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    return found
 
 
 async def test_the_engines_page_is_below_a_path_of_its_own(site: Site) -> None:
