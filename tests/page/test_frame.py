@@ -47,7 +47,7 @@ async def test_the_frame_counts_down_to_the_next_lesson(page: Page, tmp_path: Pa
     async with rated(tmp_path, weights, min_comments=4) as burnish:
         await page.goto(str(burnish.http.base_url))
         state = page.get_by_role("banner")
-        await expect(state).to_contain_text("Answers come from base")
+        await expect(state).to_contain_text("Answers from base")
         await expect(state).to_contain_text("4 more comments until it can learn")
         for left in (
             "3 more comments",

@@ -75,7 +75,7 @@ function Sidebar({ shown, onHelp }) {
     </nav>`}
     <div class="state">
       ${!locked && html`<${LearningState} />`}
-      ${live != null && html`<p class="serving">Answers come from <${VersionBadge} version=${live} live=${live} /></p>`}
+      ${live != null && html`<p class="serving">Answers from <${VersionBadge} version=${live} live=${live} /></p>`}
       ${!locked && html`<${Connection} />`}
       <${Who} />
       <${Button} tone="quiet" keys="?" onClick=${onHelp}>Keys<//>
