@@ -38,6 +38,8 @@ LOOK_S = 0.1
 RUN_S, STATUS_S = 0.5, 1.0
 STATUS_SHARE = 50
 """The status counts all that is in the log, so its pause is so many times what it took."""
+STATUS_LONGEST_S = 5.0
+"""A busy machine also makes it slow, and whoever rates wants to see it counted."""
 LINGER_S = 30.0
 """A page that is loaded again, or loses its connection, goes on where it was."""
 FAULT_PAUSE_S = 5.0
@@ -236,7 +238,8 @@ class Events:
         if status != self._last_status:
             self._last_status = status
             self._pages.send("status", orjson.Fragment(status))
-        return max(STATUS_S, STATUS_SHARE * (time.perf_counter() - began))
+        took_s = time.perf_counter() - began
+        return min(max(STATUS_S, STATUS_SHARE * took_s), STATUS_LONGEST_S)
 
 
 async def _repeated(step: Callable[[], Awaitable[float]]) -> None:

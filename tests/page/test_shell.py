@@ -73,3 +73,23 @@ async def test_the_page_needs_no_key_and_nothing_else_opens(tmp_path: Path) -> N
                 401,
                 404,
             )
+
+
+async def test_a_browser_keeps_the_files_until_one_of_them_changes(page: Page, site: Site) -> None:
+    await page.goto(site.url)
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await page.goto("about:blank")
+    await page.goto(site.url)
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    loaded = await page.evaluate(
+        """() => performance.getEntriesByType("resource")
+            .filter(({ name, transferSize }) => name.includes("/burnish/page/") && transferSize > 0)
+            .map(({ name }) => name.replace(/.*[/]page[/]/, ""))"""
+    )
+    assert loaded == []
+
+
+async def test_a_tab_from_before_an_upgrade_still_gets_files(site: Site) -> None:
+    old = await site.client.get(f"/burnish/page/{'0' * 16}/views/health.js")
+    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+    assert (await site.client.get("/burnish/page/vendor/LICENSE-htm")).status_code == 404

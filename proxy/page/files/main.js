@@ -21,6 +21,8 @@ import login from "./views/login.js";
 // In the order of the navigation. `path` is the first part of the address, and names the icon.
 const VIEWS = [live, duel, health];
 
+const ICON = new URL("icon.svg", import.meta.url).pathname;
+
 function App() {
   const route = useRoute();
   const [help, setHelp] = useState(false);
@@ -65,7 +67,7 @@ function Sidebar({ shown, onHelp }) {
   const locked = useStore((state) => state.locked);
   const live = useStore(({ status }) => status?.live.version);
   return html`<header class="side">
-    <a class="brand" href=${address("live")}><img src="/burnish/page/icon.svg" alt="" width="22" height="22" />burnish</a>
+    <a class="brand" href=${address("live")}><img src=${ICON} alt="" width="22" height="22" />burnish</a>
     ${!locked && html`<nav aria-label="Views">
       ${VIEWS.map(
         ({ path, title, key }) => html`<a key=${path} href=${address(path)} aria-current=${path === shown.path ? "page" : undefined}>

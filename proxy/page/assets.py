@@ -1,0 +1,56 @@
+"""The page's files as browsers get them: the document, styles and modules. They hold no data of users."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from burnish.proxy.page.paths import FILES
+
+FOLDER = Path(__file__).parent / "files"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""Media types of what is served. Licences and notes beside it aren't."""
+LATER = ("vendor/uplot",)
+"""Beginnings of the names of files that a view loads when it needs them."""
+MARK = "<!-- icon, styles and modules -->"
+ICON = '<link rel="icon" type="image/svg+xml" href="{}icon.svg">'
+DIGEST_CHARS = 16
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Of each file its name, when it was changed, and its size."""
+
+
+class Files:
+    """All files, in memory. They are read again after a change, so the page needs no restart while it is written."""
+
+    def __init__(self) -> None:
+        self._stamp: Stamp = ()
+        self._contents: dict[str, bytes] = {}
+        self.digest = ""
+        """Of all names and contents. Addresses in the document hold it, so a browser may keep what is there."""
+
+    def get(self, name: str) -> bytes | None:
+        return self._contents.get(name)
+
+    def refresh(self) -> None:
+        """Read what changed; blocks."""
+        paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in TYPES)
+        known = [(path, path.relative_to(FOLDER).as_posix(), path.stat()) for path in paths]
+        stamp = tuple((name, found.st_mtime_ns, found.st_size) for _, name, found in known)
+        if stamp == self._stamp:
+            return
+        self._contents = {name: path.read_bytes() for path, name, _ in known}
+        digest = hashlib.sha256()
+        for name, content in self._contents.items():
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+        self._stamp, self.digest = stamp, digest.hexdigest()[:DIGEST_CHARS]
+
+    def document(self) -> bytes:
+        """Return the page. It names all modules, so that a browser loads them at once and not one after another."""
+        at = f"{FILES}{self.digest}/"
+        now = [name for name in self._contents if not name.startswith(LATER)]
+        styles = [f'<link rel="stylesheet" href="{at}{name}">' for name in now if name.endswith(".css")]
+        modules = [f'<link rel="modulepreload" href="{at}{name}">' for name in now if name.endswith(".js")]
+        start = f'<script type="module" src="{at}main.js"></script>'
+        document = self._contents["index.html"].decode()
+        return document.replace(MARK, "\n".join([ICON.format(at), *styles, *modules, start])).encode()
