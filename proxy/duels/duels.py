@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -127,7 +128,10 @@ class Duels:
             return Offer([], 0, self._why_not, can_ask=False)
         judged, versions = await self._log.judged_duels(), await asyncio.to_thread(self._contest.versions)
         asked = await self._log.open_duels(limit)
-        found = [await self._asked(each) for each in asked if _fit(each, versions)]
+        found = []
+        for each in asked:
+            with suppress(NotFound):  # erased in this moment
+                found += [await self._asked(each)] if _fit(each, versions) else []
         if len(found) < limit:
             pairs = [each for each in await self._kept(versions) if each.id not in judged]
             found += [_shown(each) for each in pairs[: limit - len(found)]]

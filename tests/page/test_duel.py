@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import BrowserContext, Page, Route, expect
 
 from burnish.adapters import examples
 from tests.page.axe import violations
@@ -204,6 +204,21 @@ async def test_a_pair_that_was_erased_meanwhile_gives_way_to_the_next(page: Page
     await page.keyboard.press("ArrowLeft")
     await expect(page.locator(".toast")).to_contain_text("This pair is gone: what it quotes was erased")
     await expect(page.get_by_role("heading", name="Nothing to judge")).to_be_visible()
+
+
+async def test_of_two_tabs_that_show_a_pair_one_judges_it(
+    duel: Page, context: BrowserContext, arena: Arena
+) -> None:
+    other = await context.new_page()
+    await other.goto(f"{arena.url}/#/duel")
+    await expect(side(other, "left")).to_be_visible()
+    await duel.keyboard.press("ArrowRight")
+    await expect(side(duel, "right")).to_contain_text("You preferred")
+    await other.keyboard.press("ArrowLeft")
+    await expect(other.locator(".toast")).to_contain_text(
+        "This pair was judged before (the right one is better)"
+    )
+    await expect(other.get_by_role("heading", name="Nothing to judge")).to_be_visible()
 
 
 async def test_hostile_answers_are_only_text(page: Page, arena: Arena) -> None:

@@ -153,8 +153,9 @@ function Choices({ duels: { judge, busy } }) {
   const button = (choice, key, text) =>
     html`<${Button} keys=${key} busy=${busy === choice} disabled=${Boolean(busy)} onClick=${() => judge(choice)}>${text}<//>`;
   return html`<div class="choices" role="group" aria-label="Which answer is better?">
-    ${button("left", "ArrowLeft", "Left is better")} ${button("equal", "=", "Equally good")}
-    ${button("right", "ArrowRight", "Right is better")}
+    ${button("left", "ArrowLeft", html`Left<span class="more"> is better</span>`)}
+    ${button("equal", "=", html`Equal<span class="more">ly good</span>`)}
+    ${button("right", "ArrowRight", html`Right<span class="more"> is better</span>`)}
   </div>`;
 }
 
