@@ -68,7 +68,14 @@ class Contest:
 
     async def ask(self, prompt: str, asker: Asker) -> Asking:
         """Ask the live version and the one to compare it with. Raises Conflict, Unavailable."""
-        live, other = await asyncio.to_thread(self._contenders)
+        contenders = await asyncio.to_thread(self.contenders)
+        if contenders is None:
+            raise Conflict(
+                "there is no second version to ask yet. Rate some answers: a training run makes a version, which can "
+                "be asked as soon as it has been tested",
+                code="no_version",
+            )
+        live, other = contenders
         await self._load(other)
         sides = (live, other) if secrets.randbits(1) else (other, live)
         began = time.time()
@@ -83,23 +90,18 @@ class Contest:
         )
         return Asking(duel, left.text)
 
-    def _contenders(self) -> tuple[int, int]:
-        """Return the live version, and the one whose comparison with it says most. Raises Conflict."""
+    def contenders(self) -> tuple[int, int] | None:
+        """Return the live version, and the one whose comparison with it says most; None if there is none."""
         live, versions = self.registry.live(), self.versions()
-        newer = [
-            number
-            for number, each in versions.items()
-            if each.state == "candidate" and self._is_decided(number)
+        judged = [
+            each for each in versions.values() if each.state != "candidate" or self._is_decided(each.number)
         ]
-        earlier = self.registry.previous_live()
-        for other in (waiting(self.registry), *sorted(newer, reverse=True), earlier, BASE_VERSION):
-            if other is not None and other != live and other in {BASE_VERSION, *versions}:
-                return live, other
-        raise Conflict(
-            "there is only the base model so far, and two versions are needed. Rate some answers: the first training "
-            "run makes a version",
-            code="no_version",
-        )
+        latest = sorted((each.number for each in judged), reverse=True)
+        candidates = [number for number in latest if versions[number].state == "candidate"]
+        wanted = (waiting(self.registry), *candidates, self.registry.previous_live(), BASE_VERSION, *latest)
+        served = {BASE_VERSION, *versions} - {live}
+        other = next((number for number in wanted if number in served), None)
+        return None if other is None else (live, other)
 
     def _is_decided(self, number: int) -> bool:
         return any(event.details.keys() & DECIDED for event in self.registry.events(number))

@@ -50,6 +50,9 @@ ALL_JUDGED = (
 )
 
 
+STILL_TESTED = "The first version is still being tested. As soon as it has answered, its answers are here."
+
+
 class Shown(NamedTuple):
     """A pair as the person sees it, without anything that tells the versions."""
 
@@ -135,8 +138,9 @@ class Duels:
         if len(found) < limit:
             pairs = [each for each in await self._kept(versions) if each.id not in judged]
             found += [_shown(each) for each in pairs[: limit - len(found)]]
-        reason = None if found else (ALL_JUDGED if versions else NO_VERSION)
-        return Offer(found, len(judged), reason, can_ask=bool(versions))
+        can_ask = await asyncio.to_thread(self._contest.contenders) is not None
+        reason = NO_VERSION if not versions else (ALL_JUDGED if can_ask else STILL_TESTED)
+        return Offer(found, len(judged), None if found else reason, can_ask)
 
     async def judge(self, duel_id: str, choice: DuelChoice, rater: str, identity: Identity) -> Verdict:
         """Store a judgement. Raises NotFound, Conflict, Unavailable."""

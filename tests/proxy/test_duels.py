@@ -263,6 +263,22 @@ async def test_a_candidate_that_was_judged_is_loaded_to_be_compared_with_the_liv
         assert set(versions[2:]) == {2, 3}
 
 
+async def test_after_a_way_back_the_version_before_is_the_other_one(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.version(0, [])
+        await burnish.http.post("/burnish/adapters/rollback", json={"to": 0})
+        assert (await ask(burnish.http)).status_code == 201
+        assert {each["adapter_version"] for each in await logged(burnish.http)} == {0, 1}
+
+
+async def test_a_version_under_test_is_not_asked(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        register(Registry(root(burnish)), write_peft(tmp_path / "made", random_lora(1)), burnish.digest)
+        page = await offered(burnish.http)
+        assert (page["can_ask"], "still being tested" in page["reason"]) == (False, True)
+        assert (await ask(burnish.http)).status_code == 409
+
+
 async def test_the_embedded_engine_loads_what_is_asked_and_answers_as_both(tmp_path: Path) -> None:
     """First a candidate beside the live base model, then the base model in the process of the live version."""
     model = random_llama(tmp_path / "tiny.gguf")

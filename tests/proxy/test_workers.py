@@ -241,6 +241,9 @@ async def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Pa
         assert await served(8) == {1}
         assert await post("/rollback", {"to": 0}) == 200
         assert await served(8) == {0}
+        async with httpx.AsyncClient(base_url=up.url, timeout=60) as client:
+            asked = await client.post("/burnish/duels/ask", json={"prompt": "Hi"})
+        assert asked.status_code == 201, "the process with the engine asks both versions"
 
 
 async def test_every_worker_tunnels_websockets_and_has_them_logged(tmp_path: Path) -> None:
