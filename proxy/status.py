@@ -102,8 +102,10 @@ class Status:
     def engine_trouble(self) -> str | None:
         return (self.started and self.started.trouble) or (self.engine and self.engine.trouble()) or None
 
-    async def shown(self, caller: str) -> dict[str, Any]:
-        """Return all of it. Raises Unavailable."""
+    async def shown(
+        self, caller: str, counts: Callable[[], Awaitable[dict[str, int]]] | None = None
+    ) -> dict[str, Any]:
+        """Return all of it. Raises Unavailable. ``counts``: returns the log's, if not those of now."""
         log, engine, trouble = self.log, self.engine, self.log.healthy()
         return {
             "version": burnish.__version__,
@@ -125,7 +127,7 @@ class Status:
                 "waiting": log.backlog().entries,
                 **await asyncio.to_thread(_room, self.config),
             },
-            "counts": await log.counts(),
+            "counts": await (counts or log.counts)(),
             "learner": self.learner_status(),
             "instructions": await self.instructions_status(caller),
         }

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -36,10 +34,8 @@ logger = logging.getLogger(__name__)
 LOOK_S = 0.1
 """Between two looks at the answers under way, and between two reads of rows."""
 RUN_S, STATUS_S = 0.5, 1.0
-STATUS_SHARE = 50
-"""The status counts all that is in the log, so its pause is so many times what it took."""
-STATUS_LONGEST_S = 5.0
-"""A busy machine also makes it slow, and whoever rates wants to see it counted."""
+STILL = ("size_bytes", "free_bytes")
+"""Members of the status's ``log`` whose changes aren't worth an event."""
 LINGER_S = 30.0
 """A page that is loaded again, or loses its connection, goes on where it was."""
 FAULT_PAUSE_S = 5.0
@@ -59,6 +55,8 @@ class Sources:
     """Returns the IDs of the completions whose rows feedback may have changed."""
     status: Callable[[], Awaitable[Json]]
     """As ``GET /burnish/status``."""
+    hurry: Callable[[], None]
+    """Called when somebody waits for the counts of the status."""
     run: Callable[[], Json | None]
     """The training run under way, as ``GET /burnish/runs/{id}``."""
     ended_run: Callable[[str], Awaitable[Json]]
@@ -82,7 +80,7 @@ class Events:
         """Completions whose rows pages don't have."""
         self._rated: list[Feedback] = []
         """What changed other rows than that of the answer that it names."""
-        self._last_status = b""
+        self._last_status: Json | None = None
         self._last_run: Json | None = None
         self._last_versions: object = None
         self._loop = asyncio.get_running_loop()
@@ -123,6 +121,8 @@ class Events:
         """Report new feedback, or feedback that was undone."""
         if self._watching is None:
             return
+        if self._sources:
+            self._sources.hurry()
         self._changed[feedback.draft.completion_id] = None
         if feedback.draft.scope != "completion":
             self._rated.append(feedback)
@@ -176,7 +176,7 @@ class Events:
             self._in_workers.clear()
             self._changed.clear()
             self._rated.clear()
-            self._last_status = b""
+            self._last_status = None
 
     async def _watch(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -233,13 +233,13 @@ class Events:
     async def _status(self) -> float:
         if self._sources is None:
             return STATUS_S
-        began = time.perf_counter()
-        status = orjson.dumps(await self._sources.status())
-        if status != self._last_status:
-            self._last_status = status
-            self._pages.send("status", orjson.Fragment(status))
-        took_s = time.perf_counter() - began
-        return min(max(STATUS_S, STATUS_SHARE * took_s), STATUS_LONGEST_S)
+        status = await self._sources.status()
+        # The disk is never still.
+        told = status | {"log": {**status["log"], **dict.fromkeys(STILL)}}
+        if told != self._last_status:
+            self._last_status = told
+            self._pages.send("status", status)
+        return STATUS_S
 
 
 async def _repeated(step: Callable[[], Awaitable[float]]) -> None:

@@ -24,11 +24,11 @@ from websockets.asyncio.server import ServerConnection, serve
 from burnish.proxy.errors import BurnishError, NotFound, Unavailable
 from burnish.proxy.workers.link import Link
 from tests.proxy.log.exchanges import until
-from tests.proxy.page.watching import watching
 from tests.support.burnish import Burnish, in_thread, running
 from tests.support.lora import random_lora, write_peft
 from tests.support.responses import message, response
 from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
+from tests.support.watching import watching
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
