@@ -25,14 +25,21 @@ export function send(method, path, body, { headers = signed(), ...options } = {}
 }
 
 async function ask(path, options) {
+  const response = await answered(path, options);
+  return response.json().catch(() => null);
+}
+
+// Returns the response if it isn't an error. `options` are those of fetch; an aborted request throws AbortError.
+export async function answered(path, options) {
   let response;
   try {
     response = await fetch(path, { credentials: credentials(), ...options });
-  } catch {
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new ApiError(0, "unreachable", "burnish doesn't answer. Is it still running?");
   }
+  if (response.ok) return response;
   const content = await response.json().catch(() => null);
-  if (response.ok) return content;
   const error = content?.error ?? {};
   if (response.status === 401) refused(error.code);
   throw new ApiError(response.status, error.code ?? "unknown", error.message ?? `burnish answered with status ${response.status}`);

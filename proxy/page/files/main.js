@@ -14,12 +14,13 @@ import { Locked, useMay } from "./parts/may.js";
 import { Toasts } from "./parts/toast.js";
 import { Who } from "./parts/who.js";
 import live from "./views/live.js";
+import chat from "./views/chat.js";
 import duel from "./views/duel.js";
 import health from "./views/health.js";
 import login from "./views/login.js";
 
 // In the order of the navigation. `path` is the first part of the address, and names the icon.
-const VIEWS = [live, duel, health];
+const VIEWS = [live, chat, duel, health];
 
 const ICON = new URL("icon.svg", import.meta.url).pathname;
 
