@@ -75,7 +75,9 @@ def caller_of(request: Request) -> str:
 
 
 def json_response(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")
+    # A cache that doesn't know our headers for keys could give one caller's answer to another.
+    headers = {"cache-control": "no-store"}
+    return Response(orjson.dumps(content), status, headers, media_type="application/json")
 
 
 def page_limit(request: Request, *members: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
@@ -56,19 +55,19 @@ def login_routes(guard: Guard) -> list[Route]:
         asked = validated(LoginRequest, await read_json(request, MAX_BODY_BYTES))
         identity, made = guard.sign_in(asked.key)
         who = _whoami(request, guard, identity._replace(local=identity_of(request.scope).local))
-        response = _unkept(asdict(who) | {"proof": made.proof})
+        response = json_response(asdict(who) | {"proof": made.proof})
         _set_cookie(request, response, made.cookie, LIFETIME_S)
         return response
 
     @described("take the cookie away", flat("SignedOut", signed_out=Literal[True]))
     async def logout(request: Request) -> Response:
-        response = _unkept({"signed_out": True})
+        response = json_response({"signed_out": True})
         _set_cookie(request, response, "", 0)
         return response
 
     @described("which key came with the request, what its holder `may` do, and which keys are set", WhoAmI)
     async def whoami(request: Request) -> Response:
-        return _unkept(asdict(_whoami(request, guard, identity_of(request.scope))))
+        return json_response(asdict(_whoami(request, guard, identity_of(request.scope))))
 
     return [
         Route("/burnish/login", login, methods=["POST"]),
@@ -88,12 +87,6 @@ def _whoami(request: Request, guard: Guard, identity: Identity) -> WhoAmI:
         keys=guard.keys,
         needs_key=guard.needs_key,
     )
-
-
-def _unkept(content: Mapping[str, object]) -> Response:
-    response = json_response(content)
-    response.headers["cache-control"] = "no-store"
-    return response
 
 
 def _set_cookie(request: Request, response: Response, value: str, max_age_s: int) -> None:

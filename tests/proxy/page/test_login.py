@@ -39,6 +39,7 @@ async def who(client: httpx.AsyncClient, headers: dict[str, str] | None = None) 
 
 async def test_the_page_loads_without_a_key_and_data_doesnt(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(completion()), **BOTH) as (client, _):
+        assert (await client.get("/burnish/whoami")).headers["cache-control"] == "no-store"
         html = {"accept": "text/html,application/xhtml+xml"}
         for path in ("/", "/burnish/page/index.html", "/burnish/whoami"):
             assert (await client.get(path, headers=html)).status_code == 200, path

@@ -72,6 +72,7 @@ const STATES = { up: "It runs.", starting: "It is starting.", down: "It stopped,
 function Engine({ status: { version, upstream, upstreams, live, engine } }) {
   const { started, window, way } = engine;
   const embedded = upstream.startsWith("embedded:");
+  const needsKey = useStore(({ whoami }) => whoami?.needs_key); // a link can't carry one
   const facts = [
     ["Model", embedded ? upstream.slice("embedded:".length) : null],
     ["Address", embedded ? "burnish runs the model itself" : upstream.replaceAll(",", ", ")],
@@ -86,7 +87,7 @@ function Engine({ status: { version, upstream, upstreams, live, engine } }) {
   return html`<section class="stack">
     <div class="spread">
       <h2>Engine</h2>
-      ${!embedded && html`<a href="/burnish/engine/" target="_blank" rel="noopener">Open the engine's own page <${Icon} name="external" /></a>`}
+      ${!embedded && !needsKey && html`<a href="/burnish/engine/" target="_blank" rel="noopener">Open the engine's own page <${Icon} name="external" /></a>`}
     </div>
     <dl class="facts">
       ${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
