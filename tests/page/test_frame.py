@@ -81,3 +81,20 @@ async def test_times_are_burnishs_and_not_those_of_a_wrong_clock(context: Browse
     page = await context.new_page()
     await page.goto(f"{site.url}/#/live")
     await expect(page.get_by_role("main").locator("time").first).to_have_text("just now")
+
+
+async def test_no_key_means_two_things_in_any_view(page: Page, site: Site) -> None:
+    await site.ask("Which keys are there?")
+    await page.goto(site.url)
+    links = page.get_by_role("navigation", name="Views").get_by_role("link")
+    await expect(links.first).to_be_visible()
+    for link in await links.all():
+        await link.click()
+        await expect(link).to_have_attribute("aria-current", "page")
+        await page.locator("body").press("?")
+        sheet = page.get_by_role("dialog", name="Keys")
+        await expect(sheet).to_be_visible()
+        keys = await sheet.locator("dl kbd").all_inner_texts()
+        assert len(keys) == len(set(keys)), keys
+        await page.keyboard.press("Escape")
+        await expect(sheet).to_have_count(0)
