@@ -61,8 +61,9 @@ function onKey(event) {
       found.run(event);
       return;
     }
-    if (found || modal) return;
+    if (found || modal) break;
   }
+  if (field && key === "Escape") target.blur();
 }
 
 addEventListener("keydown", onKey);
