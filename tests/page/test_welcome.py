@@ -29,3 +29,5 @@ async def test_it_names_the_lines_for_the_agent_that_is_here(
         assert second == "codex"
         await page.get_by_role("button", name="Another program").click()
         await expect(page.get_by_label("Lines to paste")).to_contain_text(f"OPENAI_BASE_URL={site.url}/v1")
+        await page.get_by_role("link", name="Talk with the model right here").click()
+        await expect(page.get_by_role("heading", name="Chat", level=1)).to_be_visible()

@@ -1,6 +1,7 @@
 // What Live shows before the first answer: what to paste so that there is one. It goes away by itself.
 import { html, useEffect, useState } from "../lib.js";
 import { get } from "../api.js";
+import { address } from "../router.js";
 import { useMay } from "./may.js";
 import { Button } from "./button.js";
 import { Copyable } from "./copy.js";
@@ -35,6 +36,7 @@ export function Welcome() {
     ${shown === OTHER && agents.length > here.length && html`<p class="muted small">
       <code>burnish connect</code> also sets up ${names(agents.filter(({ installed }) => !installed))}.
     </p>`}
+    <p>No agent at hand? <a href=${address("chat")}>Talk with the model right here</a>.</p>
     <p class="waiting" role="status"><i class="pulse" />Waiting for the first answer …</p>
   </section>`;
 }
