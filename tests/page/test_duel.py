@@ -109,18 +109,26 @@ async def test_u_takes_the_judgement_back(duel: Page, arena: Arena) -> None:
     assert (await arena.last_judgement())["undone_at"]
 
 
-async def test_d_marks_the_words_that_only_one_answer_has(page: Page, arena: Arena) -> None:
-    await arena.pairs("Which colour?", new="The sky is blue today.", old="The sky was blue yesterday.")
+@pytest.mark.parametrize(
+    ("new", "old", "marks"),
+    [
+        ("The sky is blue today.", "The sky was blue yesterday.", (["is", "today"], ["was", "yesterday"])),
+        ("I like cats a lot", "I like cats", (["a lot"], [])),
+        ("猫が好き。", "犬が好き。", (["猫"], ["犬"])),
+    ],
+)
+async def test_d_marks_the_words_that_only_one_answer_has(
+    page: Page, arena: Arena, new: str, old: str, marks: tuple[list[str], list[str]]
+) -> None:
+    await arena.pairs("Which colour?", new=new, old=old)
     await page.goto(f"{arena.url}/#/duel")
     await expect(side(page, "left")).to_be_visible()
+    places = {"left": "right", "right": "left"}
+    texts = {each: await side(page, each).inner_text() for each in places}
+    first = next(each for each in places if texts[each].endswith(new))
     await page.keyboard.press("d")
-    first = await place_of(page, "today")
-    marked = [await side(page, each).locator("mark").all_inner_texts() for each in ("left", "right")]
-    assert marked == (
-        [["is", "today"], ["was", "yesterday"]]
-        if first == "left"
-        else [["was", "yesterday"], ["is", "today"]]
-    )
+    marked = [await side(page, each).locator("mark").all_inner_texts() for each in (first, places[first])]
+    assert marked == list(marks)
     await page.keyboard.press("d")
     await expect(page.locator("mark")).to_have_count(0)
 

@@ -1,6 +1,7 @@
 // Which words two texts don't share: the longest common subsequence of their words.
-const MOST_CELLS = 4_000_000; // of the table below: 2,000 words on each side, some 20 ms
-const WORD = /(?:[\p{L}\p{N}_'’]+|[^\s\p{L}\p{N}_'’])\s*|\s+/gu; // with the blanks behind it, which don't count
+const MOST_CELLS = 1_500_000; // of the table below: 1,200 words on each side, some 40 ms on a busy machine
+// With the blanks behind it, which don't count. Chinese and Japanese have no blanks: each character is a word.
+const WORD = /(?:[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{N}_'’]+|[^\s\p{L}\p{N}_'’])\s*|\s+/gu;
 
 // Returns [left, right], each a list of {text, own}; `own`: the other text doesn't have it there. null: too long.
 export function wordDiff(left, right) {
@@ -44,8 +45,9 @@ function runs(words, start, own) {
     if (last?.own === isOwn) last.text += text;
     else found.push({ text, own: isOwn });
   });
-  return found.flatMap(({ text, own: isOwn }) => {
-    const said = text.trimEnd(); // the blanks behind it are nobody's own
-    return isOwn ? [{ text: said, own: true }, { text: text.slice(said.length), own: false }] : [{ text, own: false }];
+  const parts = found.flatMap(({ text, own: isOwn }) => {
+    const said = isOwn ? text.trimEnd() : ""; // the blanks behind it are nobody's own
+    return [{ text: said, own: true }, { text: text.slice(said.length), own: false }];
   });
+  return parts.filter(({ text }) => text);
 }
