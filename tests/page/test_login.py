@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from tests.page.axe import violations
 from tests.page.site import Site, site_running
+from tests.support.upstream import events, stream
 
 API, ADMIN = "caller", "root"
 
@@ -18,7 +20,7 @@ API, ADMIN = "caller", "root"
 async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A burnish with both keys, and one answer in its log."""
     keys = {"BURNISH_API_KEY": API, "BURNISH_ADMIN_KEY": ADMIN}
-    async with site_running(tmp_path_factory.mktemp("locked"), env=keys, key=API) as site:
+    async with site_running(tmp_path_factory.mktemp("locked"), "--model", "mock", env=keys, key=API) as site:
         await site.ask("Who may read this?")
         yield site
 
@@ -94,6 +96,21 @@ async def test_the_api_key_doesnt_show_what_others_wrote(page: Page, locked: Sit
     await page.get_by_role("link", name="Sign in with the admin key").click()
     await sign_in(page, ADMIN)
     await expect(page.get_by_text("Who may read this?").first).to_be_visible()
+
+
+async def test_with_the_api_key_one_can_chat_and_rate(page: Page, locked: Site) -> None:
+    locked.scripts["What is oolong?"] = stream(events("A tea between green and black."))
+    await page.goto(f"{locked.url}/#/chat")
+    await sign_in(page, API)
+    await page.get_by_label("Message", exact=True).fill("What is oolong?")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("article").last).to_contain_text("between green and black")
+    async with page.expect_response("**/v1/feedback") as rated:
+        await page.get_by_role("button", name=re.compile("^Good")).last.click()
+    answer = await (await rated.value).json()
+    assert (answer["reward"], answer["given_with"]) == (1.0, "api_key")
+    sent = {name.lower() for request in locked.upstream.requests for name, _ in request.headers}
+    assert not sent & {"cookie", "x-burnish-page"}
 
 
 async def test_an_ended_sign_in_is_told_and_begins_again(page: Page, locked: Site) -> None:
