@@ -16,13 +16,15 @@ import { Who } from "./parts/who.js";
 import live from "./views/live.js";
 import chat from "./views/chat.js";
 import duel from "./views/duel.js";
+import learning from "./views/learning.js";
+import versions from "./views/versions.js";
 import raters from "./views/raters.js";
 import instructions from "./views/instructions.js";
 import health from "./views/health.js";
 import login from "./views/login.js";
 
 // In the order of the navigation. `path` is the first part of the address, and names the icon.
-const VIEWS = [live, chat, duel, raters, instructions, health];
+const VIEWS = [live, chat, duel, learning, versions, raters, instructions, health];
 
 const ICON = new URL("icon.svg", import.meta.url).pathname;
 

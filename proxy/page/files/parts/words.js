@@ -1,0 +1,34 @@
+// Words for what burnish calls by short names.
+
+const OBJECTIVES = {
+  mis_po: "good and bad answers",
+  kto: "good and bad answers",
+  dpo: "pairs in which one answer was preferred",
+  sft: "good answers",
+  distil: "answers that follow comments",
+  critique: "comments",
+  hybrid: "ratings and comments",
+  imported: "training elsewhere",
+};
+
+export const learntBy = (objective) => OBJECTIVES[objective] ?? objective;
+
+export const versionName = (number) => (number === 0 ? "the base model" : `v${number}`);
+
+// The state of a version, and the tone of its badge.
+export function stateOf({ state, version }, { live, waiting }) {
+  if (version === live) return ["answers now", "accent"];
+  if (version === waiting) return ["waits for you", "warn"];
+  return STATES[state] ?? [state, ""];
+}
+
+const STATES = {
+  live: ["answers now", "accent"],
+  candidate: ["not in use", ""],
+  rejected: ["failed the checks", "bad"],
+  retired: ["was in use", ""],
+  pruned: ["was in use, deleted", ""],
+  available: ["available", ""],
+};
+
+export const count = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;

@@ -1,0 +1,41 @@
+// How many ratings are still missing until the next training, and why it waits.
+import { html } from "../../lib.js";
+import { address } from "../../router.js";
+import { count } from "../../parts/words.js";
+
+export function Next({ learner }) {
+  const { ready, needed } = learner;
+  if (!needed) return html`<p>${learner.reason}</p>`;
+  return html`<section class="stack" aria-labelledby="next">
+    <h2 id="next">Next training</h2>
+    <p class="why">${sentence(learner.reason)}</p>
+    <div class="grid">
+      <${Count} label="New ratings" have=${ready.new} want=${needed.new} />
+      <${Count} label="Good" have=${ready.good} want=${needed.good} />
+      <${Count} label="Bad" have=${ready.bad} want=${needed.bad} />
+      ${ready.comments > 0 && html`<${Count} label="With a comment" have=${ready.comments} want=${needed.comments} />`}
+    </div>
+    <p class="muted small">Training needs both good and bad ratings, or some comments. <a href=${address("live")}>Rate answers in Live</a>.</p>
+    <${LeftOut} leftOut=${learner.left_out} />
+  </section>`;
+}
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
+
+function Count({ label, have, want }) {
+  const name = `${label}: ${have} of ${want}`;
+  return html`<div class="card figure">
+    <b>${have}<small> of ${want}</small></b><span>${label}</span>
+    <meter class="meter" min="0" max=${Math.max(want, 1)} value=${Math.min(have, Math.max(want, 1))} aria-label=${name}>${name}</meter>
+  </div>`;
+}
+
+function LeftOut({ leftOut = {} }) {
+  const reasons = Object.entries(leftOut);
+  if (!reasons.length) return null;
+  const total = reasons.reduce((sum, [, number]) => sum + number, 0);
+  return html`<details>
+    <summary>${count(total, "rated answer")} can't be learnt from</summary>
+    <ul class="small">${reasons.map(([why, number]) => html`<li key=${why}>${number} × ${why}</li>`)}</ul>
+  </details>`;
+}
