@@ -125,7 +125,8 @@ class Contest:
 
     def _give_back(self, number: int) -> None:
         self._lent.pop(number, None)
-        if self.registry.live() != number:
+        # A reset may have unloaded it, and it may have gone live.
+        if number in self._swap.route.resident() and self.registry.live() != number:
             self._swap.retire(number)
 
     async def _check(self, answers: list[tuple[Answered, int]]) -> None:
