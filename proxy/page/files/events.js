@@ -5,6 +5,7 @@ import { state, update } from "./store.js";
 
 const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 8000;
+const KEPT_ANSWERS = 500; // for lists, which take them in with the next frame
 const POLL_MS = 10_000;
 
 let source = null;
@@ -80,15 +81,17 @@ const TAKES = {
     changed();
   },
   text({ answers }) {
-    for (const [id, { add, tools }] of Object.entries(answers)) {
+    for (const [id, { add, tools, thinks }] of Object.entries(answers)) {
       const known = state.underway.get(id);
-      if (known) state.underway.set(id, { ...known, text: known.text + (add ?? ""), tools: tools ?? known.tools });
+      if (known) state.underway.set(id, { ...known, text: known.text + (add ?? ""), tools: tools ?? known.tools, thinks: thinks ?? known.thinks });
     }
     changed();
   },
   answer(row) {
     state.underway.delete(row.id);
+    state.answers.delete(row.id); // the latest one is the last
     state.answers.set(row.id, row);
+    if (state.answers.size > KEPT_ANSWERS) state.answers.delete(state.answers.keys().next().value);
     changed();
   },
   erased({ ids, user }) {

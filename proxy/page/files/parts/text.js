@@ -42,7 +42,7 @@ export function sentence(text) {
 export function Text({ children, fold = FOLDED, class: extra = "" }) {
   const text = String(children ?? "");
   const [open, setOpen] = useState(false);
-  const folded = fold && !open && text.length > fold * 1.2;
+  const folded = fold > 0 && !open && text.length > fold * 1.2;
   const shown = useMemo(() => plain(text.slice(0, folded ? fold : SHOWN)), [text, folded, fold]);
   const left = text.length - (folded ? fold : SHOWN);
   return html`<div class=${`text ${extra}`} dir="auto">
