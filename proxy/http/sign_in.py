@@ -73,5 +73,5 @@ def _mac(key: bytes, use: str, content: str) -> str:
 
 @lru_cache(maxsize=8)
 def _stretched(key: bytes) -> bytes:
-    """Make guesses slow: who has a stolen cookie could try short keys on it. Once for each key, some 50 ms."""
-    return hashlib.scrypt(key, salt=b"burnish page", n=2**14, r=8, p=1)
+    """Make guesses slow: who has a stolen cookie could try short keys on it. Only once: streams wait meanwhile."""
+    return hashlib.scrypt(key, salt=b"burnish page", n=2**12, r=8, p=1)
