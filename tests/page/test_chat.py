@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,8 +15,13 @@ from playwright.async_api import Locator, Page, Route, expect
 
 from tests.page.axe import violations
 from tests.page.site import Site, site_running
+from tests.support.inprocess import calling
+from tests.support.inprocess import logged as of_log
+from tests.support.lora import write_peft
+from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 from tests.support.upstream import Received, Script, events, reply, stream
 
+BY_HAND = {"schedule": "manual"}
 TWO_MODELS = [{"id": name, "object": "model"} for name in ("tiny", "tiny@base", "tiny@v3")]
 HOSTILE = (
     "Look:\n\n```html\n<script>window.hit = 1</script>\n```\n\n- <img src=x onerror=window.hit=1>\n"
@@ -237,6 +243,34 @@ async def test_two_models_side_by_side_are_blind_until_they_are_judged(chat: Pag
         made[better[0]]["id"],
         made[worse[0]]["id"],
     )
+
+
+async def test_the_base_model_answers_beside_the_live_version(page: Page, tmp_path: Path) -> None:
+    model = random_llama(tmp_path / "tiny.gguf")
+    adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
+    async with calling(tmp_path, model=str(model), engine="auto", context=512, train=BY_HAND) as http:
+        await page.goto(f"{http.base_url}#/chat")
+        count = page.get_by_label("How many answers")
+        await expect(count.get_by_role("option")).to_have_count(
+            4
+        )  # live is the base model: nothing to compare
+        assert (await http.post("/burnish/adapters", json={"path": str(adapter)})).status_code == 201
+        assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
+        await expect(page.get_by_label("Who answers").locator("option")).to_have_text(
+            ["Live version (version 1)", "Base model", "Version 1"]
+        )
+        await count.select_option(label="Beside it: Base model")
+        await message(page).fill("Who are you two? " * 24)  # leaves little room for an answer
+        await message(page).press("Enter")
+        await page.get_by_role("button", name="Skip").wait_for()
+        await page.keyboard.press("ArrowRight")
+        await expect(page.get_by_text("You found B better than A.")).to_be_visible()
+        for version in ("base", "v1"):
+            await expect(answers(page).get_by_text(version, exact=True)).to_be_visible()
+        made = await of_log(http)
+        (pair,) = (await http.get("/v1/feedback")).json()["data"]
+    assert {each["adapter_version"] for each in made} == {0, 1}
+    assert {pair["completion_id"], pair["preferred_over"]} == {each["id"] for each in made}
 
 
 async def test_a_reload_keeps_the_conversation_and_a_new_chat_begins_another(chat: Page, site: Site) -> None:

@@ -15,16 +15,22 @@ export function choicesOf(models, live) {
   return [{ id: LIVE, name: `Live version${serving}` }, ...named];
 }
 
-function nameOf(id) {
+// Returns the number of a version (0: the base model), or the name of a model that isn't one.
+function versionOf(id, live) {
+  if (id === LIVE) return live ?? id;
   const version = id.match(/@(?:v(\d+)|base)$/);
-  if (!version) return id;
-  return version[1] ? `Version ${version[1]}` : "Base model";
+  return version ? Number(version[1] ?? 0) : id;
 }
 
-// What can stand beside `model`. While nothing is learnt, the live version and the base model are the same.
+function nameOf(id) {
+  const version = versionOf(id);
+  if (version === id) return id;
+  return version ? `Version ${version}` : "Base model";
+}
+
+// What can stand beside `model`: the live version isn't shown beside itself.
 export function besides(choices, model, live) {
-  const same = (id) => id === model || (live === 0 && [id, model].every((each) => each === LIVE || each.endsWith("@base")));
-  return choices.filter(({ id }) => !same(id));
+  return choices.filter(({ id }) => versionOf(id, live) !== versionOf(model, live));
 }
 
 // `count` is 1 to MOST, or "beside:<id of another model>". Returns the model of each answer; of two models in random order.
