@@ -16,7 +16,7 @@ function library() {
   return loading;
 }
 
-const figure = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const figure = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 // `x`, `y`: numbers, a gap in `y` is null. `says`: what the chart means, in one line.

@@ -35,7 +35,7 @@ const begins = (text, part) => text === part || (part.endsWith("…") && text.st
 
 function Pair({ pair: { prompt, why, before, after } }) {
   return html`<article class="pair">
-    <header><${Text} fold=${400} class="asked">${prompt}<//>${why && html`<span class="muted small">${why}</span>`}</header>
+    <header><${Text} fold=${400} class="pair-prompt">${prompt}<//>${why && html`<span class="muted small">${why}</span>`}</header>
     <${Side} name="Before" answer=${before} />
     <${Side} name="After" answer=${after} />
   </article>`;

@@ -84,15 +84,15 @@ function Shown({ run, latest }) {
   return html`<section class="stack" aria-labelledby="run">
     <h2 id="run">${title}</h2>
     <${RunDetails} key=${run.id} id=${run.id} />
-    ${run.ended_at && run.version && html`<${Result} key=${run.version} version=${run.version} />`}
+    ${run.ended_at && run.version && html`<${Result} key=${run.version} version=${run.version} failed=${run.status === "failed"} />`}
   </section>`;
 }
 
-function Result({ version }) {
+function Result({ version, failed: stopped }) {
   const loaded = useLoaded(`/burnish/adapters/${version}`);
   return html`<${Loaded} loaded=${loaded}>${(found) => html`<div class="stack">
     <h2 class="line-up">What the checks found of <a href=${address("versions", version)}><${VersionBadge} version=${version} /></a></h2>
-    ${found.verdict ? html`<${Verdict} verdict=${found.verdict} />` : html`<p class="muted">${found.reason}</p>`}
+    ${found.verdict ? html`<${Verdict} verdict=${found.verdict} />` : html`<p class="muted">${stopped ? "Its training failed, so it wasn't checked." : found.reason}</p>`}
     <${Unlearnt} unlearnt=${found.manifest.unlearnt} />
     <h2>Before and after</h2>
     <${Pairs} version=${found} />
