@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from burnish.proxy.page.paths import FILES
@@ -12,12 +13,23 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 """Media types of what is served. Licences and notes beside it aren't."""
 LATER = ("vendor/uplot",)
 """Beginnings of the names of files that a view loads when it needs them."""
+VENDORED = "vendor/"
+"""Their licences want these files as they are."""
+COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)
+"""A line of JavaScript that is only a comment."""
 MARK = "<!-- icon, styles and modules -->"
 ICON = '<link rel="icon" type="image/svg+xml" href="{}icon.svg">'
 DIGEST_CHARS = 16
 
 Stamp = tuple[tuple[str, int, int], ...]
 """Of each file its name, when it was changed, and its size."""
+
+
+def served(name: str, content: bytes) -> bytes:
+    """Return a file as a browser gets it. Without the comments of ours, all of them are a tenth smaller."""
+    if not name.endswith(".js") or name.startswith(VENDORED):
+        return content
+    return COMMENT.sub(b"", content)  # the empty lines stay, so that a fault names the right one
 
 
 class Files:
@@ -39,7 +51,7 @@ class Files:
         stamp = tuple((name, found.st_mtime_ns, found.st_size) for _, name, found in known)
         if stamp == self._stamp:
             return
-        self._contents = {name: path.read_bytes() for path, name, _ in known}
+        self._contents = {name: served(name, path.read_bytes()) for path, name, _ in known}
         digest = hashlib.sha256()
         for name, content in self._contents.items():
             digest.update(f"{name} {len(content)}\n".encode() + content)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from burnish.proxy.page.assets import served
+
 FILES = Path(__file__).parents[2] / "proxy" / "page" / "files"
 BUDGET_BYTES = 120_000
 """Of everything that a browser may load, compressed."""
@@ -23,8 +25,15 @@ ELSEWHERE = re.compile(r"https?://(?!www\.w3\.org/)")
 
 
 def test_everything_together_stays_small() -> None:
-    sizes = {path.name: len(gzip.compress(path.read_bytes())) for path in LOADED}
+    contents = {path.relative_to(FILES).as_posix(): path.read_bytes() for path in LOADED}
+    sizes = {name: len(gzip.compress(served(name, content))) for name, content in contents.items()}
     assert sum(sizes.values()) <= BUDGET_BYTES, sizes
+
+
+def test_comments_of_our_scripts_are_not_served_and_lines_keep_their_numbers() -> None:
+    script = b"// What it is for.\nconst rest = one; // why\n  // more\nrun(rest);\n"
+    assert served("main.js", script) == b"\nconst rest = one; // why\n\nrun(rest);\n"
+    assert served("vendor/preact.js", script) == script
 
 
 def test_vendored_files_are_what_their_table_says() -> None:
