@@ -133,4 +133,4 @@ function Editor({ text, onSave, onCancel }) {
   </form>`;
 }
 
-export default { path: "instructions", title: "Instructions", key: "I", View };
+export default { path: "instructions", title: "Instructions", key: "I", needs: "read", View };
