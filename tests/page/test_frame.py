@@ -99,3 +99,9 @@ async def test_no_key_means_two_things_in_any_view(page: Page, site: Site) -> No
         assert len(keys) == len(set(keys)), keys
         await page.keyboard.press("Escape")
         await expect(sheet).to_have_count(0)
+
+
+async def test_on_a_narrow_screen_the_navigation_shows_where_one_is(page: Page, site: Site) -> None:
+    await page.set_viewport_size({"width": 320, "height": 640})
+    await page.goto(f"{site.url}/#/health")
+    await expect(page.get_by_role("link", name="Health")).to_be_in_viewport(ratio=0.9)

@@ -69,6 +69,10 @@ function Bounded({ view, rest }) {
 }
 
 function Sidebar({ shown, onHelp }) {
+  useEffect(() => {
+    // On narrow screens the navigation scrolls.
+    document.querySelector(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [shown]);
   const locked = useStore((state) => state.locked);
   const live = useStore(({ status }) => status?.live.version);
   return html`<header class="side">
