@@ -2,12 +2,13 @@
 
 from burnish.proxy.agents import connection
 from burnish.proxy.agents.base import Agent, Change, Home, Place, is_own
-from burnish.proxy.agents.by_hand import Aider, OpenWebUI
+from burnish.proxy.agents.by_hand import Aider
 from burnish.proxy.agents.claude_code import ClaudeCode
 from burnish.proxy.agents.cline import Cline
 from burnish.proxy.agents.codex import Codex
 from burnish.proxy.agents.continue_dev import Continue
 from burnish.proxy.agents.llm import Llm
+from burnish.proxy.agents.open_webui import OpenWebUI
 from burnish.proxy.agents.openclaw import OpenClaw
 from burnish.proxy.agents.opencode import OpenCode
 from burnish.proxy.agents.qwen_code import QwenCode

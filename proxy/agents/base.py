@@ -82,6 +82,18 @@ class Change(Protocol):
         ...
 
 
+class Remote(Protocol):
+    """A running agent whose settings are changed by its API."""
+
+    def connect(self, place: Place) -> Sequence[str]:
+        """Connect it, or update an earlier connection; return what was done. Raises ConfigError."""
+        ...
+
+    def disconnect(self, api: str) -> Sequence[str]:
+        """Undo it. ``api``: the root of burnish's API when it was connected. Raises ConfigError."""
+        ...
+
+
 class Agent(Protocol):
     """A program that uses models."""
 
@@ -99,9 +111,18 @@ class Agent(Protocol):
     own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment"
     """Where the agent gets its own key from."""
 
+    imports: ClassVar[bool] = False
+    """Whether the user must import the written files in the agent, so that they connect nothing by themselves."""
+    key_help: ClassVar[str] = ""
+    """How to give the key for its API."""
+
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Return the changes that make the agent use burnish; none if the user must make them by hand."""
         return ()
+
+    def remote(self, home: Home) -> Remote | None:
+        """Return the running agent, if it has an API for its settings and the user gave a key for it."""
+        return None
 
     def installed(self, home: Home) -> bool:
         """Return True if its command or its folder of settings is there."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from burnish.proxy.agents import files
-from burnish.proxy.agents.base import Change, Keys
+from burnish.proxy.agents.base import Change, Keys, Place, Remote
 from burnish.proxy.agents.changes import KINDS
 from burnish.proxy.errors import ConfigError
 
@@ -21,6 +21,28 @@ FOLDER = "connections"
 def record_file(data_dir: Path, name: str) -> Path:
     """Return the path of the record of an agent."""
     return data_dir / FOLDER / f"{name}.json"
+
+
+def remote_file(data_dir: Path, name: str) -> Path:
+    """Return the path of the record of an agent that was connected by its API."""
+    return data_dir / FOLDER / f"{name}.remote.json"
+
+
+def connect_remote(remote: Remote, place: Place, record: Path) -> Sequence[str]:
+    """Connect an agent by its API. Raises ConfigError."""
+    # The record comes first: even after a failure in the middle, everything can be undone.
+    record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write(record, json.dumps({"api": place.api}) + "\n")
+    return remote.connect(place)
+
+
+def disconnect_remote(remote: Remote, record: Path) -> Sequence[str]:
+    """Undo it; nothing if there is no record. Raises ConfigError."""
+    if not record.exists():
+        return []
+    done = remote.disconnect(json.loads(record.read_text("utf-8"))["api"])
+    record.unlink()
+    return done
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,11 @@ def connect(
     if only_print:
         _print(changes, known.by_hand(place))
         return
+    remote = known.remote(Home())
+    if remote:
+        _say_lines(connection.connect_remote(remote, place, _remote_record(config, known)))
     _say(connection.connect(changes, _record(config, known), private=place.key is not None))
-    if changes:
+    if remote or (changes and not known.imports):
         console.print(
             f"{known.title} now uses {place.url}. To undo: [cyan]burnish disconnect {known.name}[/]",
             soft_wrap=True,
@@ -80,10 +83,18 @@ def disconnect(
         str, typer.Argument(metavar="AGENT", help="The agent's name.", autocompletion=lambda: list(AGENTS))
     ],
 ) -> None:
-    known = _known(agent)
-    done = connection.disconnect(_record(read_settings(), known))
-    if not done:
+    known, config = _known(agent), read_settings()
+    record = _remote_record(config, known)
+    remote = known.remote(Home())
+    if record.exists() and not remote:
+        raise WrongUsage(
+            f"{known.title} was connected by its API, so its key is needed again. {known.key_help}"
+        )
+    lines = connection.disconnect_remote(remote, record) if remote else []
+    done = connection.disconnect(_record(config, known))
+    if not done and not lines:
         console.print(f"{known.title} isn't connected: there is nothing to undo")
+    _say_lines(lines)
     _say(done)
 
 
@@ -95,6 +106,10 @@ def _known(name: str) -> Agent:
 
 def _record(config: Config, agent: Agent) -> Path:
     return connection.record_file(config.data_dir, agent.name)
+
+
+def _remote_record(config: Config, agent: Agent) -> Path:
+    return connection.remote_file(config.data_dir, agent.name)
 
 
 def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, str | None]:
@@ -180,9 +195,15 @@ def _say(done: Sequence[connection.Done]) -> None:
             console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
 
 
+def _say_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(f"  {escape(line)}", soft_wrap=True)
+
+
 def _list(config: Config) -> None:
     table = Table("agent", "", "connected", "to rate, type", box=None)
     for agent in AGENTS.values():
-        connected = "yes" if connection.recorded(_record(config, agent)) else ""
+        recorded = connection.recorded(_record(config, agent)) and not agent.imports
+        connected = "yes" if recorded or _remote_record(config, agent).exists() else ""
         table.add_row(agent.name, agent.title, connected, agent.rating)
     console.print(table)
