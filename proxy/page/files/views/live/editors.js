@@ -17,7 +17,7 @@ export function RatingBar({ rated, waits, does }) {
       <${Button} keys="f" disabled=${waits} onClick=${() => does.open("fix")}>Fix<//>
       <${Button} tone="quiet" keys="u" onClick=${does.undo}>Undo<//>
     </div>
-    <div class="line-up points" role="group" aria-label="From 1, terrible, to 5, excellent">
+    <div class="line-up" role="group" aria-label="From 1, terrible, to 5, excellent">
       ${POINTS.map(
         (word, index) => html`<${Button} key=${word} keys=${String(index + 1)} pressed=${likert === String(index + 1)} disabled=${waits} onClick=${() => does.rate(index + 1)}>${word}<//>`,
       )}
