@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from burnish.adapters import durable
 from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
@@ -177,6 +177,12 @@ class Sample(_Record):
     """True: never trained on, judged on by the gate. Whole conversations are held out."""
     replayed: bool = False
     """Already learnt by an ancestor, and repeated to be remembered."""
+
+    @field_validator("worse", mode="before")
+    @classmethod
+    def _several(cls, worse: object) -> object:
+        """An earlier release kept one reply or none, and a run that it began goes on after an upgrade."""
+        return () if worse is None else (worse,) if isinstance(worse, dict) else worse
 
 
 class Rollout(_Record):

@@ -25,6 +25,14 @@ def test_what_is_written_is_what_is_read(job: JobDirectory):
     assert job.rollouts() == [rollout, rollout]
 
 
+@pytest.mark.parametrize(("kept", "read"), [("null", ()), ('{"content": "no"}', ({"content": "no"},))])
+def test_a_job_of_an_earlier_release_is_read(job: JobDirectory, kept: str, read: tuple[object, ...]):
+    """It kept one reply that was worse, or none."""
+    path = job.path / "samples.jsonl"
+    path.write_text(path.read_text().replace('"worse":[]', f'"worse":{kept}'))
+    assert [sample.worse for sample in job.samples()] == [read] * 4
+
+
 @given(st.text())
 def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str):
     try:
