@@ -21,7 +21,7 @@ def explain(verdict: dict[str, Any]) -> None:
     """Print a verdict as ``GET /burnish/adapters/{n}`` gives it."""
     console.print(f"\n[{STYLES[verdict['outcome']]}]{escape(verdict['headline'])}[/]")
     for group in verdict["groups"]:
-        console.print(f"\n[dim]{group['title']}[/]")
+        console.print(f"\n[dim]{escape(group['title'])}[/]")
         chosen = [check for check in verdict["checks"] if check["kind"] == group["kind"]]
         for check in chosen:
             console.print(_hanging(MARKS[check["passed"]], escape(check["text"])))

@@ -106,7 +106,14 @@ async def test_nor_do_versions_and_runs_of_somebody_elses_burnish() -> None:
     check = {"kind": "sound", "name": "kl", "passed": False, "text": HOSTILE}
     example = {"prompt": HOSTILE, "why": HOSTILE, "before": HOSTILE, "after": HOSTILE}
     version = {"version": 1, "name": HOSTILE, "state": "live", "reason": HOSTILE, "parent": 0, "ratings": 1}
-    verdict = {"outcome": "rejected", "checks": [check], "examples": [example]}
+    groups = [{"kind": "sound", "title": HOSTILE}]
+    verdict = {
+        "outcome": "rejected",
+        "headline": HOSTILE,
+        "groups": groups,
+        "checks": [check],
+        "examples": [example],
+    }
     answers = {
         "adapters": {"live": 1, "adapters": [version]},
         "adapters/1": version | {"manifest": None, "events": [event], "verdict": verdict},

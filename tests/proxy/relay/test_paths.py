@@ -192,7 +192,9 @@ async def test_the_embedded_engine_answers_under_any_prefix(tmp_path: Path) -> N
     limits: Json = {
         "max_tokens": 4,
         "max_output_tokens": 4,
-        "options": {"num_predict": 4},
+        "options": {"num_predict": 4, "temperature": 0},
+        "generationConfig": {"maxOutputTokens": 4, "temperature": 0},
+        "temperature": 0,  # drawn at random, the end of the text can come first
         "model": "default",
     }
     async with calling(tmp_path) as client:
