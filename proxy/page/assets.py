@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from burnish.proxy.page.paths import FILES
 FOLDER = Path(__file__).parent / "files"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 """Media types of what is served. Licences and notes beside it aren't."""
-LATER = ("vendor/uplot",)
-"""Beginnings of the names of files that a view loads when it needs them."""
+AT_ONCE = ("main.js", "views/live.js")
+"""What the first view needs, with all that they import. The other views load theirs when they are opened."""
+STYLES = "styles.css"
+"""All our styles as one file, which is a third smaller than all of them compressed alone."""
 VENDORED = "vendor/"
 """Their licences want these files as they are."""
+IMPORTED = re.compile(rb'^(?:import|export|\}) [^;]*?from "(\.[^"]+)";$', re.MULTILINE)
 COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)
 """A line of JavaScript that is only a comment."""
 MARK = "<!-- icon, styles and modules -->"
@@ -51,18 +55,32 @@ class Files:
         stamp = tuple((name, found.st_mtime_ns, found.st_size) for _, name, found in known)
         if stamp == self._stamp:
             return
-        self._contents = {name: served(name, path.read_bytes()) for path, name, _ in known}
+        contents = {name: served(name, path.read_bytes()) for path, name, _ in known}
+        ours = [name for name in contents if name.endswith(".css") and not name.startswith(VENDORED)]
+        contents[STYLES] = b"".join(contents.pop(name) for name in ours)
+        self._contents = contents
         digest = hashlib.sha256()
         for name, content in self._contents.items():
             digest.update(f"{name} {len(content)}\n".encode() + content)
         self._stamp, self.digest = stamp, digest.hexdigest()[:DIGEST_CHARS]
 
     def document(self) -> bytes:
-        """Return the page. It names all modules, so that a browser loads them at once and not one after another."""
+        """Return the page. It names the modules of the first view, so that a browser loads all of them at once."""
         at = f"{FILES}{self.digest}/"
-        now = [name for name in self._contents if not name.startswith(LATER)]
-        styles = [f'<link rel="stylesheet" href="{at}{name}">' for name in now if name.endswith(".css")]
-        modules = [f'<link rel="modulepreload" href="{at}{name}">' for name in now if name.endswith(".js")]
+        style = f'<link rel="stylesheet" href="{at}{STYLES}">'
+        modules = [f'<link rel="modulepreload" href="{at}{name}">' for name in self.needed()]
         start = f'<script type="module" src="{at}main.js"></script>'
         document = self._contents["index.html"].decode()
-        return document.replace(MARK, "\n".join([ICON.format(at), *styles, *modules, start])).encode()
+        return document.replace(MARK, "\n".join([ICON.format(at), style, *modules, start])).encode()
+
+    def needed(self) -> list[str]:
+        """Return the names of the modules that the first view needs."""
+        found: dict[str, None] = {}
+        left = list(AT_ONCE)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found[name] = None
+                imported = IMPORTED.findall(self._contents[name])
+                left += [posixpath.normpath(f"{name}/../{path.decode()}") for path in imported]
+        return sorted(found)

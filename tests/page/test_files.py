@@ -8,12 +8,16 @@ import re
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Page, expect
 
-from burnish.proxy.page.assets import served
+from burnish.proxy.page.assets import STYLES, Files, served
+from tests.page.site import Site
 
 FILES = Path(__file__).parents[2] / "proxy" / "page" / "files"
-BUDGET_BYTES = 120_000
-"""Of everything that a browser may load, compressed."""
+FIRST_BYTES = 60_000
+"""At most of the first view, compressed: the document, the styles, and the modules that it needs."""
+ALL_BYTES = 120_000
+"""At most of everything that a browser may load: every view, and the library for charts."""
 LOADED = sorted(path for path in FILES.rglob("*") if path.suffix in (".html", ".css", ".js", ".svg"))
 OURS = [path for path in LOADED if path.parent.name != "vendor"]
 # Each would let the text of a model become part of the document, or is refused by the content security policy.
@@ -24,10 +28,44 @@ FORBIDDEN = re.compile(
 ELSEWHERE = re.compile(r"https?://(?!www\.w3\.org/)")
 
 
-def test_everything_together_stays_small() -> None:
-    contents = {path.relative_to(FILES).as_posix(): path.read_bytes() for path in LOADED}
-    sizes = {name: len(gzip.compress(served(name, content))) for name, content in contents.items()}
-    assert sum(sizes.values()) <= BUDGET_BYTES, sizes
+def test_the_first_view_and_everything_together_stay_small() -> None:
+    files = Files()
+    files.refresh()
+    names = [path.relative_to(FILES).as_posix() for path in LOADED if path.suffix in (".js", ".svg")]
+    sizes = {name: compressed(files.get(name)) for name in [*names, STYLES]}
+    document = compressed(files.document())
+    first = document + sizes[STYLES] + sum(sizes[name] for name in files.needed())
+    assert first <= FIRST_BYTES, sizes
+    assert document + sum(sizes.values()) <= ALL_BYTES, sizes
+
+
+def compressed(content: bytes | None) -> int:
+    assert content
+    return len(gzip.compress(content))
+
+
+async def test_only_what_is_shown_is_loaded(page: Page, site: Site) -> None:
+    files = Files()
+    files.refresh()
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.extend(re.findall(r"/page/\w+/(.*\.js)$", request.url)))
+    await page.goto(site.url)
+    await expect(page.get_by_role("heading", name="Live", level=1)).to_be_visible()
+    assert sorted(loaded) == files.needed()
+    await page.keyboard.press("Shift+H")
+    await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
+    assert "views/health.js" in loaded
+
+
+async def test_a_view_that_cannot_be_loaded_says_so(page: Page, site: Site) -> None:
+    await page.route("**/views/raters.js", lambda route: route.abort())
+    await page.goto(site.url)
+    await expect(page.get_by_role("heading", name="Live", level=1)).to_be_visible()
+    await page.keyboard.press("Shift+R")
+    await expect(page.get_by_text("This view couldn't be loaded.")).to_be_visible()
+    await page.unroute("**/views/raters.js")
+    await page.get_by_role("button", name="Load the page anew").click()
+    await expect(page.get_by_role("heading", name="Raters", level=1)).to_be_visible()
 
 
 def test_comments_of_our_scripts_are_not_served_and_lines_keep_their_numbers() -> None:

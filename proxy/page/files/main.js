@@ -4,6 +4,7 @@ import { begin } from "./login.js";
 import { useKeys } from "./keys.js";
 import { address, go, useRoute } from "./router.js";
 import { useStore } from "./store.js";
+import { LOGIN, VIEWS, useView } from "./views.js";
 import { Button, Kbd } from "./parts/button.js";
 import { VersionBadge } from "./parts/badge.js";
 import { Help } from "./parts/help.js";
@@ -13,26 +14,14 @@ import { LearningState } from "./parts/learning_state.js";
 import { Locked, useMay } from "./parts/may.js";
 import { Toasts } from "./parts/toast.js";
 import { Who } from "./parts/who.js";
-import live from "./views/live.js";
-import chat from "./views/chat.js";
-import duel from "./views/duel.js";
-import learning from "./views/learning.js";
-import versions from "./views/versions.js";
-import raters from "./views/raters.js";
-import instructions from "./views/instructions.js";
-import health from "./views/health.js";
-import login from "./views/login.js";
-
-// In the order of the navigation. `path` is the first part of the address, and names the icon.
-const VIEWS = [live, chat, duel, learning, versions, raters, instructions, health];
 
 const ICON = new URL("icon.svg", import.meta.url).pathname;
 
 function App() {
   const route = useRoute();
   const [help, setHelp] = useState(false);
-  const locked = useStore((state) => state.locked) || route.view === login.path;
-  const view = locked ? login : (VIEWS.find(({ path }) => path === route.view) ?? VIEWS[0]);
+  const locked = useStore((state) => state.locked) || route.view === LOGIN.path;
+  const view = locked ? LOGIN : (VIEWS.find(({ path }) => path === route.view) ?? VIEWS[0]);
   useKeys("Everywhere", [
     { key: "?", does: "Show the keys", run: () => setHelp(true) },
     ...VIEWS.map(({ path, title, key }) => ({ key, does: `Go to ${title}`, run: () => go(path) })),
@@ -60,12 +49,22 @@ function skip(event) {
 function Bounded({ view, rest }) {
   const [error, reset] = useErrorBoundary((fault) => console.error(fault));
   const may = useMay(view.needs);
+  const { View, missing } = useView(view.path);
   if (!may) return html`<header class="view-head"><h1>${view.title}</h1></header><div class="page"><${Locked} /></div>`;
-  if (!error) return html`<${view.View} rest=${rest} />`;
+  if (missing) return html`<div class="page"><${Unreached} /></div>`;
+  if (!error) return View && html`<${View} rest=${rest} />`;
   return html`<div class="page"><${Note} tone="bad" title="This view stopped because of a fault in burnish's page.">
     <p>${String(error.message ?? error)}</p>
     <${Button} onClick=${reset}>Show it again<//>
   <//></div>`;
+}
+
+// A browser doesn't ask again for a module that it didn't get.
+function Unreached() {
+  return html`<${Note} tone="bad" title="This view couldn't be loaded.">
+    <p>burnish didn't answer. If the line beside says “Connected” again, load the page anew.</p>
+    <${Button} onClick=${() => location.reload()}>Load the page anew<//>
+  <//>`;
 }
 
 function Sidebar({ shown, onHelp }) {

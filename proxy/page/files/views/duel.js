@@ -15,7 +15,7 @@ import { failed, toast } from "../parts/toast.js";
 const SIDES = ["left", "right"];
 const GONE = new Set(["not_found", "judged", "version_gone"]); // the pair can't be judged; others can
 
-function View() {
+export function View() {
   const duels = useDuels();
   const { pair, verdict, loaded } = duels;
   const [marked, setMarked] = useState(false);
@@ -219,5 +219,3 @@ function Ask({ field, onAnswered }) {
     ${same && html`<${Note} title="Both versions gave the same answer, word for word."><${Text}>${same}<//><//>`}
   </form>`;
 }
-
-export default { path: "duel", title: "Duel", key: "D", needs: "read", View };

@@ -12,7 +12,7 @@ import { bytes, count, counted } from "../parts/number.js";
 import { sentence } from "../parts/text.js";
 import { Time } from "../parts/time.js";
 
-function View() {
+export function View() {
   const status = useStore((state) => state.status);
   const mayCheck = useMay("read");
   const [checks, check] = useChecks(mayCheck);
@@ -113,5 +113,3 @@ function Findings({ checks: { busy, error, findings = [], checked_at: at } }) {
     </ul>
   </section>`;
 }
-
-export default { path: "health", title: "Health", key: "H", View };

@@ -21,7 +21,7 @@ import { Promote } from "./versions/promote.js";
 
 const RUNS = 30; // the latest; a run takes minutes, so that is weeks for most people
 
-function View({ rest: [chosen] }) {
+export function View({ rest: [chosen] }) {
   const learner = useStore(({ status }) => status?.learner);
   if (!learner) return html`<${Head} /><div class="page"><p class="muted">Loading …</p></div>`;
   if (!learner.needed) return html`<${Head} /><div class="page"><${Note} title="burnish doesn't train this model."><p>${learner.reason}</p><//></div>`;
@@ -111,5 +111,3 @@ function Earlier({ runs, shown }) {
     </ul>
   </section>`;
 }
-
-export default { path: "learning", title: "Learning", key: "T", needs: "read", View };

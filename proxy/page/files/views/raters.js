@@ -8,7 +8,7 @@ import { line } from "../parts/text.js";
 
 const FEW = 8; // answers in common; fewer say nothing about agreement
 
-function View() {
+export function View() {
   const ratings = useStore(({ status }) => status?.counts.ratings);
   const stale = useStore((state) => state.listsStale);
   const loaded = useLoaded("/burnish/raters", `${ratings} ${stale}`);
@@ -59,5 +59,3 @@ function counts(weight) {
   if (weight === 0) return "These ratings are ignored.";
   return weight === 1 ? "Counts like everybody else." : `Counts ${weight} times as much.`;
 }
-
-export default { path: "raters", title: "Raters", key: "R", needs: "read", View };

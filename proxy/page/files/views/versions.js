@@ -16,7 +16,7 @@ import { Traffic } from "./versions/traffic.js";
 const PAGE = 50; // versions that the timeline shows at first
 const BASE = { version: 0, state: "available" };
 
-function View({ rest: [chosen] }) {
+export function View({ rest: [chosen] }) {
   const changed = useStore(({ versionsChanged }) => versionsChanged);
   const learner = useStore(({ status }) => status?.learner);
   const loaded = useLoaded("/burnish/adapters", changed);
@@ -86,5 +86,3 @@ function Actions({ version: { version, state, verdict, reason }, list }) {
   return html`<${Button} tone=${rejected === null ? "main" : ""} keys="u" onClick=${ask}>${before ? "Go back to it" : rejected === null ? "Use it" : "Use it all the same"}<//>
     ${asked && (before ? html`<${GoBack} to=${version} onClose=${() => setAsked(false)} />` : html`<${Promote} number=${version} rejected=${rejected} onClose=${() => setAsked(false)} />`)}`;
 }
-
-export default { path: "versions", title: "Versions", key: "V", needs: "read", View };
