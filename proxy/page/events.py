@@ -201,8 +201,8 @@ class Events:
         if self._sources is None:
             return LOOK_S
         while self._rated:
-            self._changed |= dict.fromkeys(await self._sources.covered(self._rated[-1]))
-            self._rated.pop()
+            self._changed |= dict.fromkeys(await self._sources.covered(self._rated[0]))
+            del self._rated[0]  # others may have been added at the end meanwhile
         if names := dict.fromkeys(islice(self._changed, ROWS)):
             for name in names:
                 del self._changed[name]

@@ -57,7 +57,11 @@ async def site_running(
         program = running(folder, "--upstream", up.url, "--no-train", *flags, env=env)
         headers = {"authorization": f"Bearer {key}"} if key else {}
         async with in_thread(program) as burnish:
-            async with httpx.AsyncClient(base_url=burnish.url, headers=headers, timeout=30) as client:
+            # Each request has a connection of its own: burnish may just be closing one that was idle.
+            limits = httpx.Limits(max_keepalive_connections=0)
+            async with httpx.AsyncClient(
+                base_url=burnish.url, headers=headers, timeout=30, limits=limits
+            ) as client:
                 site = Site(burnish.url, up, client)
                 up.script = site.answer
                 yield site

@@ -219,6 +219,7 @@ async def test_a_regenerated_answer_becomes_a_preference_if_it_is_judged(chat: P
     await expect(chat.get_by_text("You found A and B equal.")).to_be_visible()
     assert await said(site, prompt) == [], "a tie is no preference"
     await chat.keyboard.press("u")
+    await expect(judging).to_be_visible()
     await chat.keyboard.press("s")
     await expect(judging).not_to_be_visible()
 
@@ -232,6 +233,7 @@ async def test_two_models_side_by_side_are_blind_until_they_are_judged(chat: Pag
     await expect(chat.get_by_text("tiny@")).to_have_count(0)
     await chat.keyboard.press("ArrowLeft")
     await expect(chat.get_by_text("model hidden")).to_have_count(0)
+    await expect(chat.locator(".answer > header").filter(has_text="tiny@")).to_have_count(2)
     shown = [await each.inner_text() for each in await chat.locator(".answer > header").all()]
     made = {each["model_served"]: each for each in await logged(site, prompt)}
     assert set(made) == {"tiny@base", "tiny@v3"}

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.page.axe import violations
 from tests.page.site import Site, site_running
@@ -77,14 +77,19 @@ async def test_those_of_another_user_come_from_their_comments(page: Page, told: 
     assert await page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
+async def refuse_changes(route: Route) -> None:
+    await (route.continue_() if route.request.method == "GET" else route.abort())
+
+
 async def test_a_change_that_fails_says_so_and_can_be_tried_again(page: Page, told: Site) -> None:
     await page.goto(f"{told.url}/#/instructions")
     field = page.get_by_label("Add an instruction")
     await field.fill("Say it once more.")
-    await page.route("**/burnish/instructions", lambda route: route.abort(), times=1)
+    await page.route("**/burnish/instructions", refuse_changes)
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("That wasn't stored: burnish doesn't answer.")).to_be_visible()
     await expect(field).to_have_value("Say it once more.")
+    await page.unroute("**/burnish/instructions")
     await page.get_by_role("button", name="Try again").click()
     await expect(page.get_by_role("list", name="Instructions")).to_contain_text("Say it once more.")
 

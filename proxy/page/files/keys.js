@@ -1,7 +1,7 @@
 // Keys of the views. The help sheet is made from what is bound, so it never names a key that does nothing.
-import { useEffect, useRef } from "./lib.js";
+import { useLayoutEffect, useRef } from "./lib.js";
 
-const groups = []; // the last one is asked first
+const groups = []; // the last one is asked first, after modal ones
 
 // `bindings`: [{key, does, run, inFields?, repeats?, hidden?}]. `key` is as in KeyboardEvent.key, capitals mean Shift;
 // a list has several keys for one thing. `inFields`: works while a text field has the focus. `repeats`: a held key
@@ -11,7 +11,8 @@ export function useKeys(group, bindings, { modal = false } = {}) {
   entry.current ??= { name: group };
   entry.current.bindings = bindings;
   entry.current.modal = modal;
-  useEffect(() => {
+  // What is drawn can be used: an effect would wait for the next frame.
+  useLayoutEffect(() => {
     groups.push(entry.current);
     return () => groups.splice(groups.indexOf(entry.current), 1);
   }, []);
@@ -54,7 +55,9 @@ function onKey(event) {
   const target = event.target instanceof Element ? event.target : null;
   if (ACTIVATES.has(key) && target?.closest(PRESSABLE)) return;
   const field = isField(target);
-  for (const { bindings, modal } of [...groups].reverse()) {
+  // A view may be loaded while a dialog is open; the dialog's keys still come first.
+  const asked = [...groups].reverse().sort((one, other) => other.modal - one.modal);
+  for (const { bindings, modal } of asked) {
     const found = bindings.find((each) => each && [].concat(each.key).includes(key));
     if (found && (!field || found.inFields || key === "Escape") && (!event.repeat || found.repeats)) {
       event.preventDefault();

@@ -1,5 +1,5 @@
 // A modal window. The browser's own element keeps the focus inside and gives it back.
-import { html, useEffect, useRef } from "../lib.js";
+import { html, useLayoutEffect, useRef } from "../lib.js";
 import { useKeys } from "../keys.js";
 import { Button } from "./button.js";
 
@@ -7,7 +7,8 @@ import { Button } from "./button.js";
 export function Dialog({ title, onClose, keys = [], children, class: extra = "" }) {
   const element = useRef();
   useKeys(title, [{ key: "Escape", does: "Close", run: onClose, inFields: true }, ...keys], { modal: true });
-  useEffect(() => {
+  // Not a frame later: the first letter that somebody types belongs into it.
+  useLayoutEffect(() => {
     const dialog = element.current;
     dialog.showModal();
     return () => dialog.close();

@@ -14,7 +14,7 @@ import { changeTurn, regenerate, startOver, stop } from "./chat/talk.js";
 
 const NEAR_END_PX = 120; // who has scrolled up further than this reads, and isn't moved
 
-function View() {
+export function View() {
   const chat = useStore((state) => state.chat);
   const live = useStore(({ status }) => status?.live.version);
   const choices = choicesOf(useModels(), live);
@@ -104,5 +104,3 @@ function useFollow(chat) {
     if (wasNear.current) view.scrollTop = view.scrollHeight;
   }, [chat.turns]);
 }
-
-export default { path: "chat", title: "Chat", key: "C", needs: "ask", View };

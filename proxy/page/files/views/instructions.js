@@ -1,5 +1,5 @@
 // Instructions: what a user asked for in earlier feedback, which burnish tells the model before each answer.
-import { html, useCallback, useEffect, useRef, useState } from "../lib.js";
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { send } from "../api.js";
 import { useKeys } from "../keys.js";
 import { signed } from "../session.js";
@@ -20,7 +20,7 @@ const STATES = {
 };
 const HEADER = /^[\x20-\x7e\xa0-\xff]+$/; // what a request header can name
 
-function View() {
+export function View() {
   const [user, setUser] = useState(null); // null: the one that this browser is
   const [list, setList] = useState({});
   const [editing, setEditing] = useState(null);
@@ -120,7 +120,7 @@ function Instruction({ instruction, on, editing, onEdit, onSave, onCancel, onRem
 function Editor({ text, onSave, onCancel }) {
   const [words, setWords] = useState(text);
   const field = useRef();
-  useEffect(() => field.current.focus(), []);
+  useLayoutEffect(() => field.current.focus(), []);
   useKeys("While you edit", [{ key: "Escape", does: "Leave it as it was", run: onCancel, inFields: true }]);
   const submit = (event) => {
     event.preventDefault();
@@ -132,5 +132,3 @@ function Editor({ text, onSave, onCancel }) {
     <span class="line-up"><${Button} tone="main" type="submit" disabled=${!words.trim()}>Save<//><${Button} tone="quiet" keys="Escape" onClick=${onCancel}>Cancel<//></span>
   </form>`;
 }
-
-export default { path: "instructions", title: "Instructions", key: "I", needs: "read", View };

@@ -17,13 +17,14 @@ import { say, undo } from "./live/rating.js";
 const PAUSE_MS = 100;
 const wide = matchMedia("(min-width: 821px)"); // as in page.css: list and answer side by side
 
-function View({ rest: [chosen] }) {
+export function View({ rest: [chosen] }) {
   const search = useRef();
   const items = useItems(chosen);
   const versions = useVersions();
   const live = useStore(({ status }) => status?.live.version);
   const newest = () => answers.load();
-  const filter = (filters) => answers.load(filters);
+  // What was chosen a moment ago counts, even if it isn't drawn yet.
+  const filter = (change) => answers.load({ ...answers.filters, ...change });
   useMoving(items.shown, chosen, search, filter);
   const nothing = answers.loaded && !items.shown.length && !answers.error;
   if (nothing && !filtered(answers.filters) && !chosen) return html`<${Arrivals} /><header class="view-head"><h1>Live</h1></header><${Welcome} />`;
@@ -205,5 +206,3 @@ function Nothing({ onClear }) {
     <${Button} keys="Escape" onClick=${onClear}>Show all answers<//>
   </div>`;
 }
-
-export default { path: "live", title: "Live", key: "L", needs: "read", View };

@@ -1,12 +1,12 @@
 // Sign in: a key opens what the page may show and do.
-import { html, useEffect, useRef, useState } from "../lib.js";
+import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { signIn, renew } from "../login.js";
 import { go, read } from "../router.js";
 import { useStore } from "../store.js";
 import { Button } from "../parts/button.js";
 import { Note } from "../parts/note.js";
 
-function View() {
+export function View() {
   const whoami = useStore((state) => state.whoami);
   const ended = useStore((state) => state.signedOut);
   if (whoami && !whoami.keys.length) {
@@ -35,7 +35,7 @@ function Form() {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
   const field = useRef();
-  useEffect(() => field.current.focus(), []);
+  useLayoutEffect(() => field.current.focus(), []);
   async function submit(event) {
     event.preventDefault();
     setBusy(true);
@@ -80,5 +80,3 @@ function Choices({ whoami, ended }) {
     ${withoutIt && html`<div><${Button} onClick=${goOn}>Go on without a key<//></div>`}
   </div>`;
 }
-
-export default { path: "login", title: "Sign in", View };

@@ -1,5 +1,5 @@
 // A window to say in words how an answer should have been.
-import { html, useEffect, useRef, useState } from "../../lib.js";
+import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { Button } from "../../parts/button.js";
 import { Dialog } from "../../parts/dialog.js";
 import { comment } from "./said.js";
@@ -8,7 +8,7 @@ export function Comment({ turn, answer, onClose }) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const field = useRef();
-  useEffect(() => field.current.focus(), []);
+  useLayoutEffect(() => field.current.focus(), []);
   const save = async () => {
     if (!text.trim() || busy) return;
     setBusy(true);

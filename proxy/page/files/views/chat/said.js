@@ -7,16 +7,22 @@ import { pairOf, standing } from "./pairs.js";
 export const POINTS = ["Terrible", "Poor", "Okay", "Good", "Excellent"];
 
 let latest = []; // {what, back}: what was said, latest last, and how to take it back. `what` is a record's ID
+const saving = new Map(); // key of an answer → its rating that is being stored
 
 // `rating`: "good", "bad" or 1 to 5. The same once more takes it back.
-export async function rate(turn, answer, rating) {
+export async function rate(turn, { key }, rating) {
+  await saving.get(key); // a second press takes back what the first one stores
+  const answer = turnOf(turn.key)?.answers.find((each) => each.key === key);
+  if (!answer) return;
   const word = typeof rating === "number" ? `${rating} of 5` : rating;
   if (answer.rated === word && answer.feedback) return takeRatingBack(turn, answer);
   const scale = typeof rating === "number" ? { scale: "likert" } : {};
   const before = { rated: answer.rated, feedback: answer.feedback };
   const put = (patch) => changeAnswer(turn.key, answer.key, patch);
   put({ rated: word, feedback: null });
-  const record = await stored({ completion_id: answer.id, rating, ...scale }, "The rating wasn't saved", () => rate(turn, { ...answer, ...before }, rating));
+  const storing = stored({ completion_id: answer.id, rating, ...scale }, "The rating wasn't saved", () => rate(turn, answer, rating));
+  saving.set(key, storing);
+  const record = await storing;
   put(record ? { feedback: record.id } : before);
   if (record) latest.push({ what: record.id, back: () => takeRatingBack(turn, { ...answer, rated: word, feedback: record.id }) });
 }

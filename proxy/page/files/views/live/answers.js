@@ -52,6 +52,7 @@ class Answers {
 
   async load(filters = this.filters) {
     this.filters = filters;
+    this.told();
     const page = await this.#page({});
     if (!page) return;
     this.rows = [];

@@ -1,5 +1,5 @@
 // The bar under an answer: rate it, comment it, or write the reply that you wanted.
-import { html, useEffect, useRef, useState } from "../../lib.js";
+import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { useKeys } from "../../keys.js";
 import { Button } from "../../parts/button.js";
 import { replyText } from "../../parts/text.js";
@@ -48,7 +48,7 @@ export function Fix({ draft, reply, onSave, onClose }) {
 function Editor({ kind, draft, label, placeholder, enterSaves = false, onSave, onClose, children }) {
   const field = useRef();
   const [empty, setEmpty] = useState(!draft.current[kind]?.trim());
-  useEffect(() => {
+  useLayoutEffect(() => {
     const { current } = field;
     current.value = draft.current[kind] ?? "";
     current.focus();

@@ -29,10 +29,11 @@ export function fits(filters, row, said) {
   );
 }
 
+// `onChange` gets the filters that change.
 export function Filters({ filters, onChange, agents, versions, search }) {
-  const set = (name) => (event) => onChange({ ...filters, [name]: event.currentTarget.value });
+  const set = (name) => (event) => onChange({ [name]: event.currentTarget.value });
   return html`<div class="filters" role="search" aria-label="Filters">
-    <${Search} value=${filters.q} onChange=${(q) => onChange({ ...filters, q })} field=${search} />
+    <${Search} value=${filters.q} onChange=${(q) => onChange({ q })} field=${search} />
     <${Choice} name="Rating" value=${filters.rating} options=${RATINGS} onChange=${set("rating")} />
     <${Choice}
       name="Version"
@@ -41,7 +42,7 @@ export function Filters({ filters, onChange, agents, versions, search }) {
       onChange=${set("version")}
     />
     <${Choice} name="Agent" value=${filters.agent} options=${[["", "Any agent"], ...agents.map((each) => [each, each])]} onChange=${set("agent")} />
-    <${Button} pressed=${Boolean(filters.failed)} onClick=${() => onChange({ ...filters, failed: filters.failed ? "" : "true" })}>Failed<//>
+    <${Button} pressed=${Boolean(filters.failed)} onClick=${() => onChange({ failed: filters.failed ? "" : "true" })}>Failed<//>
     ${filtered(filters) && html`<${Button} tone="quiet" onClick=${() => onChange(NONE)}>Clear<//>`}
   </div>`;
 }
