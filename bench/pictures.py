@@ -1,49 +1,98 @@
-"""Pictures of the page for the docs: every view of a burnish that runs and has something to show.
+"""Pictures of the page for the docs: every view of a burnish that has just learnt.
 
-``python -m bench.pictures [--url URL] [--out FOLDER]`` writes NAME.png and NAME-dark.png. Look at them before they are
-committed: a picture of Health names folders of the machine.
+``python -m bench.pictures [--url URL] [--out FOLDER]`` writes NAME.png, and live-dark.png. Without ``--url`` it teaches
+a burnish of its own, in an empty home, by 16 comments as the demo does; that takes six minutes. Look at the pictures
+before they are committed. Health has none, because it names folders of the machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+
+from bench.first_hour import learnt, started
+from burnish.proxy.cli.demo.halves import HALVES, Name
+from burnish.proxy.cli.demo.questions import QUESTIONS
+from burnish.proxy.cli.demo.user import User
 
 ROOT = Path(__file__).parents[1]
 SIZE = {"width": 1280, "height": 800}
 SETTLED_MS = 1_500
 """Lists arrive and charts are drawn; a stream of events keeps the network from ever being idle."""
+LEFT_OUT = "health"
+SEED = 0
+ASKED_LATER = 6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take a picture of every view of the page.")
-    parser.add_argument("--url", default="http://127.0.0.1:8787")
+    parser.add_argument("--url", help="of a burnish that runs; otherwise one is started and taught")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "page")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    with nullcontext(given.url) if given.url else taught() as url:
+        take(url, given.out)
+
+
+@contextmanager
+def taught() -> Iterator[str]:
+    """Start a burnish and teach it short answers; yield its URL when its version was judged."""
+    half = HALVES[Name.COMMENTS]
+    with tempfile.TemporaryDirectory(prefix="pictures-") as folder:
+        with started(Path(folder), here=True) as (_, url), User(url, half.system) as user:
+            questions = random.Random(SEED).sample(QUESTIONS, len(QUESTIONS))
+            user.teach(half, questions, SEED)
+            print(f"its first version is {learnt(url)}", flush=True)
+            for question in questions[-ASKED_LATER:]:
+                user.ask(question)
+            yield url
+
+
+def take(url: str, out: Path) -> None:
     found = subprocess.run([ROOT / "scripts/browser"], capture_output=True, text=True, check=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found.stdout.strip())
         for scheme, ending in (("light", ""), ("dark", "-dark")):
             page = browser.new_page(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-            page.goto(given.url)
-            for view in views(page):
-                page.goto(f"{given.url}/{view}")
+            page.goto(url)
+            for view in views(page) if scheme == "light" else ["live"]:
+                page.goto(f"{url}/#/{view}")
+                if view == "chat":
+                    ask_two(page)
                 page.wait_for_timeout(SETTLED_MS)
-                path = given.out / f"{view.removeprefix('#/')}{ending}.png"
+                path = out / f"{view}{ending}.png"
                 page.screenshot(path=path)
                 print(path)
         browser.close()
 
 
 def views(page: Page) -> list[str]:
-    """Return the addresses in the navigation."""
+    """Return the names of the views in the navigation."""
     links = page.get_by_role("navigation", name="Views").get_by_role("link")
     links.first.wait_for()
-    return [link.get_attribute("href") or "" for link in links.all()]
+    names = [(link.get_attribute("href") or "").removeprefix("#/") for link in links.all()]
+    return [name for name in names if name != LEFT_OUT]
+
+
+def ask_two(page: Page) -> None:
+    """Have the base model answer beside the live version."""
+    count = page.get_by_label("How many answers")
+    beside = count.get_by_role("option", name="Beside it: Base model")
+    if beside.count():
+        count.select_option(label="Beside it: Base model")
+    else:
+        count.select_option("2")
+    message = page.get_by_label("Message", exact=True)
+    message.fill("Why do leaves turn red in autumn?")
+    message.press("Enter")
+    page.get_by_role("button", name="Skip").wait_for(timeout=120_000)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What an open page costs burnish: CPU time while 50 streams begin each second, with none open and with one.
 
-``python -m bench.page.events [--seconds 10] [--rounds 3]``. A stream has 40 chunks and takes a second. First all rounds
-without a page, then all with one: burnish goes on watching for half a minute after the last page.
+``python -m bench.page.events [--seconds 10] [--rounds 3]``. First all rounds without a page, then all with one: burnish
+goes on watching for half a minute after the last page.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 import psutil
 
+from bench.page.load import engine, streams
 from tests.support.burnish import Burnish, in_thread, running
-from tests.support.upstream import events, stream, upstream
 from tests.support.watching import Watcher, watching
 
 STREAMS_S = 50
-CHUNKS = 40
-TAKES_S = 1.0
 LIMIT = 0.05
 """Of a core."""
 
@@ -53,9 +50,8 @@ class Cost(NamedTuple):
 async def measure(seconds: float = 10.0, rounds: int = 3) -> Cost:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="page-events-")))
-        words = " ".join(["word"] * CHUNKS)
-        engine = await stack.enter_async_context(upstream(stream(events(words), pause_s=TAKES_S / CHUNKS)))
-        flags = ("--upstream", engine.url, "--model", "mock")
+        served = await stack.enter_async_context(engine())
+        flags = ("--upstream", served.url, "--model", "mock")
         burnish = await stack.enter_async_context(
             in_thread(running(folder / "data", *flags, env={"BURNISH_ENGINE": "none"}))
         )
@@ -84,29 +80,14 @@ async def _share(burnish: Burnish, seconds: float) -> float:
     process = psutil.Process(burnish.pid)
     before, began = _cpu_s(process), time.monotonic()
     async with asyncio.TaskGroup() as group:
-        for number in range(round(seconds * STREAMS_S)):
-            await asyncio.sleep(max(0.0, began + number / STREAMS_S - time.monotonic()))
-            group.create_task(_ask(burnish.url, number))
-        await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
+        group.create_task(streams(burnish.url, STREAMS_S, seconds))
+        await asyncio.sleep(seconds)
         return (_cpu_s(process) - before) / (time.monotonic() - began)
 
 
 def _cpu_s(process: psutil.Process) -> float:
     used = process.cpu_times()
     return used.user + used.system
-
-
-async def _ask(url: str, number: int) -> None:
-    """Ask for a stream over a connection of its own, and read it to its end."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    messages = [{"role": "user", "content": f"Question {number}"}]
-    body = orjson.dumps({"model": "mock", "stream": True, "messages": messages})
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
-    writer.write(head.encode() + b"content-type: application/json\r\n\r\n" + body)
-    answer = await reader.read()
-    assert b"data: [DONE]" in answer, answer[:500]
-    writer.close()
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 
@@ -20,6 +21,8 @@ BOOT_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
 UP = (httpx.codes.OK, httpx.codes.UNAUTHORIZED)
 """What it answers once it runs: the second where it wants a key."""
+
+Started = TypeVar("Started")
 
 BUSY = {
     "BURNISH_TRAIN__MAX_LOAD": "1",
@@ -124,10 +127,10 @@ def running(
 
 
 @asynccontextmanager
-async def in_thread(program: AbstractContextManager[Burnish]) -> AsyncIterator[Burnish]:
+async def in_thread(program: AbstractContextManager[Started]) -> AsyncIterator[Started]:
     """Start and stop a program while the event loop goes on, e.g. for an upstream in it."""
-    burnish = await asyncio.to_thread(program.__enter__)
+    started = await asyncio.to_thread(program.__enter__)
     try:
-        yield burnish
+        yield started
     finally:
         await asyncio.to_thread(program.__exit__, None, None, None)

@@ -1,0 +1,52 @@
+"""A training from the key that starts it to its verdict, as the page follows it. Trainer, gate and swap are real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.support.inprocess import calling
+from tests.support.tiny_gguf import random_llama
+
+TRAINS_S = 300
+"""On a busy machine. The model is tiny: half a minute is usual."""
+TRAIN = {"schedule": "manual", "epochs": 2, "on_battery": True, "max_load": 1, "memory_gb": 0}
+ANSWERS = 16
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_training_is_started_by_a_key_and_followed_to_its_verdict(page: Page, tmp_path: Path) -> None:
+    model = random_llama(tmp_path / "tiny.gguf")
+    async with calling(tmp_path, model=str(model), engine="auto", context=512, train=TRAIN) as http:
+        for number in range(ANSWERS):
+            asked = {"messages": [{"role": "user", "content": f"Question {number}?"}], "max_tokens": 12}
+            answer = await http.post("/v1/chat/completions", json=asked)
+            rating = {
+                "completion_id": answer.headers["x-burnish-completion-id"],
+                "rating": "bad" if number % 2 else "good",
+            }
+            assert (await http.post("/v1/feedback", json=rating)).is_success
+        await page.goto(f"{http.base_url}/#/learning")
+        await expect(page.get_by_role("meter", name="New ratings: 16 of")).to_be_visible()
+        await page.keyboard.press("t")
+        dialog = page.get_by_role("dialog", name="Train now?")
+        await expect(dialog).to_contain_text("starts from the base model")
+        await dialog.get_by_role("button", name="Train").click()
+        await expect(page.get_by_role("heading", name="Training now")).to_be_visible()
+        await expect(page.get_by_role("button", name="Train now")).to_be_disabled()
+        phase = page.get_by_role("list", name="Phases of this training").locator("[aria-current=step]")
+        await expect(phase).to_have_text("Learns", timeout=1000 * TRAINS_S)
+        await expect(page.get_by_role("banner")).to_contain_text("Learning")
+        chart = page.get_by_role("img", name="Good ahead of bad: from")
+        await expect(chart.locator("canvas")).to_be_visible(timeout=1000 * TRAINS_S)
+        await expect(page.get_by_role("heading", name="The latest training")).to_be_visible(
+            timeout=1000 * TRAINS_S
+        )
+        verdict = (await http.get("/burnish/adapters/1")).json()["verdict"]
+        await expect(page.locator(".verdict")).to_contain_text(verdict["headline"])
+        pairs = (await http.get("/burnish/adapters/1")).json()["samples"]
+        assert {(each["before"]["version"], each["after"]["version"]) for each in pairs} == {(0, 1)}
+        await expect(page.get_by_role("article").first).to_be_visible()
