@@ -132,6 +132,9 @@ async def _rating(page: Page) -> Figure:
 
 
 async def _streaming(page: Page, url: str) -> list[Figure]:
+    await page.goto("about:blank")  # rating has scrolled the newest answers out of sight
+    await page.goto(f"{url}/#/live")
+    await page.wait_for_selector(ROWS)
     async with asyncio.TaskGroup() as group:
         group.create_task(streams(url, ANSWERS_S, WATCHED_S + 5))
         await page.wait_for_selector(f"{ROWS}.arriving")
