@@ -132,9 +132,8 @@ async def _rating(page: Page) -> Figure:
 
 
 async def _streaming(page: Page, url: str) -> list[Figure]:
-    await page.goto("about:blank")  # rating has scrolled the newest answers out of sight
-    await page.goto(f"{url}/#/live")
-    await page.wait_for_selector(ROWS)
+    # Rating has scrolled the newest answers out of sight.
+    await page.locator(".live-list").evaluate("(list) => list.scrollTo(0, 0)")
     async with asyncio.TaskGroup() as group:
         group.create_task(streams(url, ANSWERS_S, WATCHED_S + 5))
         await page.wait_for_selector(f"{ROWS}.arriving")
@@ -145,6 +144,7 @@ async def _streaming(page: Page, url: str) -> list[Figure]:
         frames = await page.evaluate("seen.frames") / (time.monotonic() - began)
         long = [float(each) for each in await page.evaluate("seen.long")]
     session = await page.context.new_cdp_session(page)
+    await session.send("Performance.enable")
     await session.send("HeapProfiler.collectGarbage")
     used = {each["name"]: each["value"] for each in (await session.send("Performance.getMetrics"))["metrics"]}
     return [
