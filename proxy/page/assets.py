@@ -44,6 +44,8 @@ class Files:
         self._contents: dict[str, bytes] = {}
         self.digest = ""
         """Of all names and contents. Addresses in the document hold it, so a browser may keep what is there."""
+        self.document = b""
+        """The page. It names the modules of the first view, so that a browser loads all of them at once."""
 
     def get(self, name: str) -> bytes | None:
         return self._contents.get(name)
@@ -62,10 +64,12 @@ class Files:
         digest = hashlib.sha256()
         for name, content in self._contents.items():
             digest.update(f"{name} {len(content)}\n".encode() + content)
-        self._stamp, self.digest = stamp, digest.hexdigest()[:DIGEST_CHARS]
+        self.digest = digest.hexdigest()[:DIGEST_CHARS]
+        self.document = self._written()
+        self._stamp = stamp
 
-    def document(self) -> bytes:
-        """Return the page. It names the modules of the first view, so that a browser loads all of them at once."""
+    def _written(self) -> bytes:
+        """Return the document for the files that are known."""
         at = f"{FILES}{self.digest}/"
         style = f'<link rel="stylesheet" href="{at}{STYLES}">'
         modules = [f'<link rel="modulepreload" href="{at}{name}">' for name in self.needed()]

@@ -46,7 +46,7 @@ def _file_routes() -> list[Route]:
     )
     async def index(request: Request) -> Response:
         await asyncio.to_thread(files.refresh)
-        answer = _answer(request, files.document(), ".html")
+        answer = _answer(request, files.document, ".html")
         answer.headers["vary"] = "accept"  # other programs get the upstream's answer
         return answer
 

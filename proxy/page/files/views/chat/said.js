@@ -23,6 +23,7 @@ export async function rate(turn, { key }, rating) {
   const storing = stored({ completion_id: answer.id, rating, ...scale }, "The rating wasn't saved", () => rate(turn, answer, rating));
   saving.set(key, storing);
   const record = await storing;
+  if (saving.get(key) === storing) saving.delete(key);
   put(record ? { feedback: record.id } : before);
   if (record) latest.push({ what: record.id, back: () => takeRatingBack(turn, { ...answer, rated: word, feedback: record.id }) });
 }
