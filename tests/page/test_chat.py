@@ -347,6 +347,24 @@ async def test_what_goes_wrong_is_said(chat: Page, site: Site) -> None:
     assert await violations(chat) == []
 
 
+async def test_a_second_press_takes_back_what_is_still_being_stored(chat: Page, site: Site) -> None:
+    prompt, hold = "Pressed twice?", asyncio.Event()
+    await say(chat, site, prompt, "Once is enough.")
+    await chat.keyboard.press("Escape")
+
+    async def later(route: Route) -> None:
+        await hold.wait()
+        await route.continue_()
+
+    await chat.route("**/v1/feedback", later)
+    await chat.keyboard.press("g")
+    await expect(thumb(chat, "Good")).to_have_attribute("aria-pressed", "true")
+    await chat.keyboard.press("g")
+    hold.set()
+    await expect(chat.get_by_text("Taken back: good.")).to_be_visible()
+    assert await said(site, prompt) == []
+
+
 async def test_every_key_of_the_sheet_does_what_it_says(chat: Page, site: Site) -> None:
     prompt = "Which keys?"
     await chat.get_by_label("How many answers").select_option("2")

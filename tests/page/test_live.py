@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -308,6 +309,25 @@ async def test_filters_and_what_falls_out_of_them(page: Page, site: Site) -> Non
     await expect(page.get_by_text("No answer fits these filters.")).to_be_visible()
     await page.get_by_role("button", name="Show all answers").click()
     await expect(rows(page).nth(3)).to_be_visible()
+
+
+async def test_a_filter_chosen_just_before_a_search_counts(page: Page, site: Site) -> None:
+    await site.ask("Chosen and searched?")
+    await read(page, site)
+    hold = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await hold.wait()
+        await route.continue_()
+
+    await page.route("**/burnish/completions?*rating=*", later)
+    await page.get_by_label("Rating", exact=True).select_option("unrated")
+    async with page.expect_request(re.compile("q=searched")) as asked:
+        await page.get_by_role("searchbox").fill("searched")
+    hold.set()
+    assert "rating=unrated" in (await asked.value).url
+    await expect(rows(page)).to_have_count(1)
+    await expect(page.get_by_label("Rating", exact=True)).to_have_value("unrated")
 
 
 async def test_an_answer_that_is_gone_is_said_to_be(page: Page, site: Site) -> None:
