@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,12 +17,12 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from bench.first_hour import learnt, started
+from bench.page.browser import SIZE, chromium_path
 from burnish.proxy.cli.demo.halves import HALVES, Name
 from burnish.proxy.cli.demo.questions import QUESTIONS
 from burnish.proxy.cli.demo.user import User
 
 ROOT = Path(__file__).parents[1]
-SIZE = {"width": 1280, "height": 800}
 SETTLED_MS = 1_500
 """Lists arrive and charts are drawn; a stream of events keeps the network from ever being idle."""
 LEFT_OUT = "health"
@@ -56,9 +55,8 @@ def taught() -> Iterator[str]:
 
 
 def take(url: str, out: Path) -> None:
-    found = subprocess.run([ROOT / "scripts/browser"], capture_output=True, text=True, check=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found.stdout.strip())
+        browser = playwright.chromium.launch(executable_path=chromium_path())
         for scheme, ending in (("light", ""), ("dark", "-dark")):
             page = browser.new_page(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
             page.goto(url)

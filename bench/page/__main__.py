@@ -1,4 +1,4 @@
-"""What the page costs, and how quick it is: ``python -m bench.page``. Exits 1 if a limit isn't kept.
+"""Measure the cost and the speed of the page: ``python -m bench.page``. Exits 1 if a limit isn't kept.
 
 Each part is a command of its own: ``python -m bench.page.events``, and so ``filters``, ``browser`` and
 ``first_minute``. All take a quarter of an hour, most of it to fill a log. Run it on idle cores.

@@ -1,4 +1,4 @@
-"""What the page is like in a browser whose burnish has a large log.
+"""Measure the page in a browser, before a burnish with a large log.
 
 ``python -m bench.page.browser [--completions 100000] [--keep FOLDER]``: the first paint, a filter, the tab's memory,
 ratings by keyboard, and frames while 2,000 answers a minute stream in. Chromium has no graphics card here, and shares
@@ -60,8 +60,8 @@ CHOOSE = """async (rating) => {
 }"""
 
 
-def _installed() -> str:
-    """Return the path of a Chromium."""
+def chromium_path() -> str:
+    """Return the path of a Chromium, installed if need be; blocks."""
     found = subprocess.run([ROOT / "scripts/browser"], capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
@@ -69,7 +69,7 @@ def _installed() -> str:
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Page]:
     """Open an empty tab."""
-    path = await asyncio.to_thread(_installed)
+    path = await asyncio.to_thread(chromium_path)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path)
         page = await browser.new_page(viewport=SIZE)  # type: ignore[arg-type]

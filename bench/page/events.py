@@ -1,4 +1,4 @@
-"""What an open page costs burnish: CPU time while 50 streams begin each second, with none open and with one.
+"""Measure the CPU time that an open page costs burnish while 50 streams begin each second, with none open and with one.
 
 ``python -m bench.page.events [--seconds 10] [--rounds 3]``. First all rounds without a page, then all with one: burnish
 goes on watching for half a minute after the last page.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """What was measured, once or several times. The median counts."""
+    """Values of one run. Their median counts."""
 
     name: str
     values: Sequence[float]
