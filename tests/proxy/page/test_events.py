@@ -189,30 +189,6 @@ async def test_a_rating_of_a_conversation_sends_all_its_rows(served: Served, pag
         await page.next("answer", lambda row, name=name: row["id"] == name and row["rated"] == "bad")
 
 
-async def test_ratings_of_several_conversations_at_once_send_the_rows_of_all(
-    served: Served, page: Watcher
-) -> None:
-    client, engine = served
-    engine.script = reply(completion("First."))
-    first, last = [], []
-    for number in range(8):
-        messages = [{"role": "user", "content": f"Conversation {number}?"}]
-        for names in (first, last):
-            answer = await client.post(CHAT, json={"model": "m", "messages": messages})
-            names.append(answer.headers["x-burnish-completion-id"])
-            messages += [{"role": "assistant", "content": "First."}, {"role": "user", "content": "Go on."}]
-
-    async def rate(name: str) -> None:
-        rating = {"completion_id": name, "rating": "bad", "scope": "conversation"}
-        await client.post("/v1/feedback", json=rating)
-
-    await asyncio.gather(*map(rate, last))
-    left = {*first, *last}
-    while left:
-        row = await page.next("answer", lambda row: row["rated"] == "bad")
-        left.discard(row["id"])
-
-
 async def test_rows_of_huge_answers_are_short(served: Served, page: Watcher) -> None:
     client, engine = served
     calls = [chat_wire.called(f"tool{n}", {"x": "y" * 500}, f"c{n}") for n in range(2000)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -115,6 +115,26 @@ async def test_rows_that_cant_be_read_come_later():
         assert await page.next("answer") == {"id": "cmpl_1"}
         made.rated(rated("cmpl_2", "turn"))
         assert {(await page.next("answer"))["id"] for _ in range(2)} == {"cmpl_2", "cmpl_beside"}
+
+
+async def test_a_rating_that_comes_while_another_is_read_reaches_pages_too():
+    begun, hold = asyncio.Event(), asyncio.Event()
+
+    async def covered(feedback: Feedback) -> list[str]:
+        begun.set()
+        await hold.wait()
+        return [f"{feedback.draft.completion_id}_beside"]
+
+    world = World()
+    async with watched(world) as (page, made, _):
+        made.use(replace(world.sources(), covered=covered))
+        made.rated(rated("cmpl_1", "turn"))
+        await begun.wait()
+        made.rated(rated("cmpl_2", "turn"))
+        hold.set()
+        left = {"cmpl_1_beside", "cmpl_2_beside"}
+        while left:
+            left.discard((await page.next("answer"))["id"])
 
 
 async def test_nothing_is_watched_once_no_page_is_open(monkeypatch: pytest.MonkeyPatch):
