@@ -1,7 +1,7 @@
 """Measure the cost and the speed of the page: ``python -m bench.page``. Exits 1 if a limit isn't kept.
 
 Each part is a command of its own: ``python -m bench.page.events``, and so ``filters``, ``browser`` and
-``first_minute``. All take a quarter of an hour, most of it to fill a log. Run it on idle cores.
+``first_minute``. All take five minutes. Run it on idle cores.
 """
 
 from __future__ import annotations
