@@ -98,7 +98,8 @@ class Hyperparameters(_Record):
     max_tokens: int = 2048
     """Longer conversations lose their oldest tokens; the reply is kept whole."""
     micro_batch_tokens: int = 256
-    """Tokens in one forward pass; bounds the memory. A single conversation may be longer: it then trains slower."""
+    """Tokens in one forward pass; bounds the memory. A single conversation may be longer: it then trains slower. An
+    NVIDIA GPU with room takes up to 16 times as many (training.device)."""
 
 
 class ModelSize(_Record):

@@ -20,6 +20,7 @@ from burnish.training.device import (
     needed_bytes,
     parameters,
     pick,
+    tokens_at_once,
 )
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, JobSpec, ModelSize, Quantize
@@ -127,6 +128,22 @@ def test_longer_conversations_need_more_and_weights_are_the_least(tmp_path: Path
     weights = model(tmp_path / "m")
     short = needed_bytes(weights, Hyperparameters(max_tokens=64, micro_batch_tokens=64))
     assert 2 * parameters(weights) < short < needed_bytes(weights, Hyperparameters(max_tokens=4096))
+
+
+def test_a_gpu_takes_as_many_tokens_at_once_as_fit(tmp_path: Path) -> None:
+    weights, config = model(tmp_path / "m"), Hyperparameters(micro_batch_tokens=100, max_tokens=64)
+
+    def needed(tokens: int) -> int:
+        return needed_bytes(weights, config.model_copy(update={"micro_batch_tokens": tokens}))
+
+    def taken(free_bytes: int) -> int:
+        return tokens_at_once(weights, config, "none", free_bytes)
+
+    assert taken(10**15) == 1600
+    for tokens in (1600, 800, 400, 200):
+        assert taken(needed(tokens)) == tokens
+        assert taken(needed(tokens) - 1) == tokens // 2
+    assert taken(0) == 100  # whether that has room is asked elsewhere
 
 
 SMALL = ModelSize(hidden=576, layers=30, parameters=134_515_008)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import torch
 from transformers import BitsAndBytesConfig
 
 from burnish.adapters.extras import how_to_install
-from burnish.training.device import demand_room, needed_bytes, pick
+from burnish.training.device import demand_room, needed_bytes, pick, tokens_at_once
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, Quantize
 
@@ -26,9 +28,23 @@ def training_device(wanted: str, weights: Path, config: Hyperparameters, quantiz
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
     chosen = pick(wanted, free, mps=torch.backends.mps.is_available())
     device = torch.device(chosen)
+    # cuDNN's attention, torch's first choice on Hopper cards, gave gradients that are no numbers for padded batches
+    # (torch 2.11 on an H200). This process does nothing but train.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     if device.type == "cuda" and wanted in ("auto", "shared"):
         demand_room(chosen, free[device.index], needed_bytes(weights, config, quantize))
     return device
+
+
+def micro_batch_tokens(
+    device: torch.device, dtype: torch.dtype, weights: Path, config: Hyperparameters, quantize: Quantize
+) -> int:
+    """Return how many tokens one forward pass takes: more than set on an NVIDIA GPU with room, half in fp32."""
+    tokens = config.micro_batch_tokens
+    if device.type == "cuda":
+        with suppress(JobError):  # the model's sizes are unknown, and the user gave this GPU to training
+            tokens = tokens_at_once(weights, config, quantize, torch.cuda.mem_get_info(device)[0])
+    return tokens // 2 if dtype is torch.float32 else tokens
 
 
 def faster_dtype(device: torch.device) -> torch.dtype:
@@ -74,6 +90,8 @@ def quantization(wanted: Quantize, device: torch.device, dtype: torch.dtype) -> 
             f"train.quantize is {wanted!r}, which needs bitsandbytes; run: {how_to_install('quantize')}"
         )
     if wanted == "8bit":
+        # It warns of each layer in each pass that bf16 becomes fp16.
+        logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
         load_in_4bit=True,

@@ -42,7 +42,12 @@ from burnish.training.backends.base import (
     lesson_batches,
     micro_batches,
 )
-from burnish.training.backends.torch_device import faster_dtype, quantization, training_device
+from burnish.training.backends.torch_device import (
+    faster_dtype,
+    micro_batch_tokens,
+    quantization,
+    training_device,
+)
 from burnish.training.backends.torch_logits import draw, group_logps, token_logps
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
@@ -92,8 +97,7 @@ class TorchPeftBackend:
         self.dtype = faster_dtype(self._device)
         quantized = quantization(quantize, self._device, self.dtype)
         self.renderer = Renderer(weights)
-        # fp32 doubles what a token takes, so half as many go at once.
-        self._micro_batch_tokens = config.micro_batch_tokens // (2 if self.dtype is torch.float32 else 1)
+        self._micro_batch_tokens = micro_batch_tokens(self._device, self.dtype, weights, config, quantize)
         with _loading("base model", weights):
             base = _load_base(weights, self.dtype, self._device, quantized)
         if parent is None:
@@ -302,7 +306,6 @@ class TorchPeftBackend:
         """Spare memory where one conversation is above the limit, and processor time where there is memory."""
         if tokens > self._micro_batch_tokens:
             return _recomputing_layers(self._model)
-        # The backward pass of torch's CPU flash attention takes a sixth of a step, written out hardly anything.
         return sdpa_kernel(SDPBackend.MATH) if self._device.type == "cpu" else nullcontext()
 
     def _padded(self, rows: Sequence[Sequence[Any]], *, left: bool = False, fill: float = 0) -> Tensor:
