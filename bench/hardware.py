@@ -22,8 +22,8 @@ from burnish.training.job import Hyperparameters, Quantize
 DEMO = Path(__file__).parents[1] / "docs" / "demo.json"
 GB = 1e9
 CHARACTERS_A_TOKEN = 4
-# LoRA trains in small batches; not measured on any card yet.
-SHARE_OF_PEAK = 0.2
+# Measured on one card: bench.training --gpu, 8B on an H200 (docs/measurements.md).
+SHARE_OF_PEAK = 0.03
 # What PyTorch's process needs on a CPU beside the estimate: the small model's measured peak less its estimate.
 PROCESS_BYTES = 1.0 * GB
 
