@@ -21,8 +21,8 @@ VENDORED = "vendor/"
 IMPORTED = re.compile(rb'^(?:import|export|\}) [^;]*?from "(\.[^"]+)";$', re.MULTILINE)
 COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)
 """A line of JavaScript that is only a comment."""
-MARK = "<!-- icon, styles and modules -->"
-ICON = '<link rel="icon" type="image/svg+xml" href="{}icon.svg">'
+MARK = "<!-- styles and modules -->"
+ICON = '"icon.svg"'
 DIGEST_CHARS = 16
 
 Stamp = tuple[tuple[str, int, int], ...]
@@ -75,7 +75,8 @@ class Files:
         modules = [f'<link rel="modulepreload" href="{at}{name}">' for name in self.needed()]
         start = f'<script type="module" src="{at}main.js"></script>'
         document = self._contents["index.html"].decode()
-        return document.replace(MARK, "\n".join([ICON.format(at), style, *modules, start])).encode()
+        written = document.replace(MARK, "\n".join([style, *modules, start]))
+        return written.replace(ICON, f'"{at}icon.svg"').encode()
 
     def needed(self) -> list[str]:
         """Return the names of the modules that the first view needs."""
