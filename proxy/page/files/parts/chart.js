@@ -16,7 +16,9 @@ function library() {
   return loading;
 }
 
-const figure = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
+// A negative zero is 0.
+const number = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
+const figure = (value) => number.format(Math.round(value * 1000) / 1000 + 0);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 // `x`, `y`: numbers, a gap in `y` is null. `says`: what the chart means, in one line.
@@ -45,7 +47,7 @@ export function Chart({ title, says, x, y }) {
   }, [redrawn]);
   useEffect(() => plot.current?.setData([x, y]), [x, y]);
   const known = y.filter((value) => value !== null);
-  const range = known.length ? `from ${figure.format(known[0])} to ${figure.format(known.at(-1))}` : "nothing yet";
+  const range = known.length ? `from ${figure(known[0])} to ${figure(known.at(-1))}` : "nothing yet";
   return html`<figure class="chart">
     <figcaption><strong>${title}</strong><span class="num">${range}</span></figcaption>
     <div ref=${canvas} role="img" aria-label=${`${title}: ${range}. ${says}`} />
@@ -66,7 +68,7 @@ function options(element) {
     scales: { x: { time: false } },
     axes: [
       { ...axis, grid: { show: false }, size: 22, space: 60, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick : "")) },
-      { ...axis, grid, size: 46, space: 32, values: (_, ticks) => ticks.map((tick) => figure.format(tick)) },
+      { ...axis, grid, size: 46, space: 32, values: (_, ticks) => ticks.map((tick) => figure(tick)) },
     ],
     series: [{}, { stroke: colour("--accent"), width: 1.75, points: { show: false }, spanGaps: true }],
   };
