@@ -72,17 +72,20 @@ def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
 def choose(samples: Sequence[Sample]) -> Objective:
     """Return the objective for these samples; held-out ones don't count.
 
-    Comments where good replies are rare or missing → ``critique``. Corrections and preferences without a rating among
-    them → ``dpo``. Anything else → ``mis_po``.
+    Comments where good replies are rare → ``critique``; ratings of both kinds → ``mis_po``. Without both kinds ratings
+    teach nothing, so then comments are preferred, and after them corrections and preferences (``dpo``).
     """
     training = [sample for sample in samples if not sample.held_out]
     good = sum(sample.reward > 0 for sample in training)
     bad = sum(sample.reward < 0 for sample in training)
     comments = sum(bool(sample.comment) and sample.reward <= 0 for sample in training)
-    if comments >= MIN_COMMENTS and good <= RARE * (good + bad):
+    # A comment alone is criticism too, as with a bad rating.
+    criticised = sum(sample.reward < 0 or bool(sample.comment and not sample.reward) for sample in training)
+    both = good and bad
+    if comments >= MIN_COMMENTS and (not both or good <= RARE * (good + criticised)):
         return "critique"
     pairs = sum(bool(sample.correction or sample.worse) for sample in training)
-    return "dpo" if pairs and not good + bad else "mis_po"
+    return "dpo" if pairs and not both else "mis_po"
 
 
 Preset = Literal["careful", "balanced", "aggressive"]
