@@ -1,8 +1,8 @@
 """Pictures of the page for the docs: every view of a burnish that has just learnt.
 
 ``python -m bench.pictures [--url URL] [--out FOLDER]`` writes NAME.png, and live-dark.png. Without ``--url`` it teaches
-a burnish of its own, in an empty home, by 16 comments as the demo does; that takes six minutes. Look at the pictures
-before they are committed. Health has none, because it names folders of the machine.
+a burnish of its own by 16 comments, as the demo does, also on a busy machine. Look at the pictures before they are
+committed. Health has none, because it names folders of the machine.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
-from bench.first_hour import learnt, started
+from bench.first_hour import learnt
 from bench.page.browser import SIZE, chromium_path
 from burnish.proxy.cli.demo.halves import HALVES, Name
 from burnish.proxy.cli.demo.questions import QUESTIONS
 from burnish.proxy.cli.demo.user import User
+from tests.support.burnish import running
 
 ROOT = Path(__file__).parents[1]
 SETTLED_MS = 1_500
@@ -45,13 +46,13 @@ def taught() -> Iterator[str]:
     """Start a burnish and teach it short answers; yield its URL when its version was judged."""
     half = HALVES[Name.COMMENTS]
     with tempfile.TemporaryDirectory(prefix="pictures-") as folder:
-        with started(Path(folder), here=True) as (_, url), User(url, half.system) as user:
+        with running(Path(folder)) as burnish, User(burnish.url, half.system) as user:
             questions = random.Random(SEED).sample(QUESTIONS, len(QUESTIONS))
-            user.teach(half, questions, SEED)
-            print(f"its first version is {learnt(url)}", flush=True)
+            comments = sum(not good for good in user.teach(half, questions, SEED))
+            print(f"{comments} comments; its first version is {learnt(burnish.url)}", flush=True)
             for question in questions[-ASKED_LATER:]:
                 user.ask(question)
-            yield url
+            yield burnish.url
 
 
 def take(url: str, out: Path) -> None:
@@ -80,15 +81,16 @@ def views(page: Page) -> list[str]:
 
 
 def ask_two(page: Page) -> None:
-    """Have the base model answer beside the live version."""
+    """Have the base model answer beside the live version; have two answers of one, if nothing was learnt yet."""
     count = page.get_by_label("How many answers")
     beside = count.get_by_role("option", name="Beside it: Base model")
-    if beside.count():
+    try:
+        beside.wait_for(state="attached", timeout=SETTLED_MS)
         count.select_option(label="Beside it: Base model")
-    else:
+    except TimeoutError:
         count.select_option("2")
     message = page.get_by_label("Message", exact=True)
-    message.fill("Why do leaves turn red in autumn?")
+    message.fill("Where do penguins live?")
     message.press("Enter")
     page.get_by_role("button", name="Skip").wait_for(timeout=120_000)
 
