@@ -31,8 +31,8 @@ from burnish.adapters.gate import judge
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
 from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.registry import Registry
+from burnish.adapters.rewards import RatedReply
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.proxy.learner import sampling
 from burnish.proxy.learner.evidence import evidence, last_question

@@ -37,6 +37,8 @@ class Limits:
     """Conversations with good held-out replies, and with bad ones."""
     min_sampled: int = 8
     """Prompts that both versions answered."""
+    min_compared: int = 24
+    """Prompts whose two replies the preference model compares."""
     # There are two proofs, so each gets half of an error rate of 1 in 20 …
     confidence: float = 0.975
     """Of the one-sided bounds of the proofs."""
@@ -72,8 +74,8 @@ class Limits:
     """Facts that the incumbent knows."""
 
 
-def too_few_replies(count: int, limits: Limits) -> str:
-    return f"Too few replies were sampled to compare: {count}, at least {limits.min_sampled} needed."
+def too_few_replies(count: int, needed: int) -> str:
+    return f"Too few replies were sampled to compare: {count}, at least {needed} needed."
 
 
 def share_text(what: str, new: int, old: int, count: int, remark: str = "") -> str:

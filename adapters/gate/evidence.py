@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.replies import Call, Tool, broken, left_in_text
+from burnish.adapters.rewards import RatedReply
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,19 @@ def mean_gain(gains: ArrayLike, limits: Limits) -> Interval:
     return _interval(column.mean(axis=0), drawn, len(column) - 1, limits)
 
 
+def uncertain_gain(gains: ArrayLike, again: ArrayLike, limits: Limits) -> Interval:
+    """Return the mean of paired differences, (n,), that a model learnt from few ratings has found.
+
+    ``again``: the same mean, found by models that learnt from ratings drawn anew, (R,). Both variances add up, because
+    prompts and ratings are drawn independently. Bounds are Student's.
+    """
+    found, means = np.asarray(gains, dtype=np.float64), np.asarray(again, dtype=np.float64)
+    middle = float(found.mean())
+    error = sqrt(float(found.var(ddof=1)) / len(found) + float(means.var(ddof=1)))
+    reach = student_t(limits.confidence, len(found) - 1) * error
+    return Interval(middle - reach, middle, middle + reach)
+
+
 def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Interval:
     """Return how much more the candidate agrees with the ratings than the incumbent, in nats per token.
 

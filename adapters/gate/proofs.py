@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import isfinite
 
-import numpy as np
-
 from burnish.adapters.gate.check import Check, Limits, too_few_replies
-from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Pair, SampledReply
-from burnish.adapters.gate.intervals import Interval, mean_gain, preference_margin
-from burnish.adapters.preference_model import PreferenceModel
+from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Pair
+from burnish.adapters.gate.intervals import Interval, mean_gain, preference_margin, uncertain_gain
+from burnish.adapters.rewards import PreferenceModel
+from burnish.adapters.rewards.views import Seen
 
 _AGREES = {
     True: "It agrees more with your {count} held-out ratings than the version before",
     None: "It doesn't reliably agree more with your {count} held-out ratings than the version before",
     False: "It agrees less with your {count} held-out ratings than the version before",
 }
+_JUDGED_BY = {
+    "words": "judging by the words of replies that you rated",
+    "form": "judging by the length and form of replies that you rated",
+}
 _LIKED = {
-    True: "You would like {new} of its replies ({old} before), judging by your ratings.",
-    None: "You would like {new} of its replies ({old} before), judging by your ratings: too small a difference.",
-    False: "You would like only {new} of its replies ({old} before), judging by your ratings.",
+    True: "You would like its replies better, {judged}.",
+    None: "You wouldn't surely like its replies better, {judged}.",
+    False: "You would like its replies less, {judged}.",
 }
 _FITS = {
     True: "Its replies fit your comments better than those of the version before",
@@ -48,9 +50,9 @@ def gains(
 
     ``pairs`` are those that both answered in text.
     """
-    if preference_model:
-        liked = partial(_probability_liked, preference_model)
-        return {new.prompt_id: liked(new) - liked(old) for new, old in pairs}
+    if preference_model and pairs:
+        found, _ = preference_model.gains(*_seen(pairs))
+        return {new.prompt_id: float(gain) for (new, _), gain in zip(pairs, found, strict=True)}
     return {each.prompt_id: each.gain for each in evidence.comments if isfinite(each.gain)}
 
 
@@ -75,17 +77,13 @@ def _preference_model(
     preference_model: PreferenceModel | None, pairs: Sequence[Pair], limits: Limits
 ) -> Check:
     if preference_model is None:
-        text = (
-            "Your ratings don't follow from the length, form or address of replies, so those prove nothing."
-        )
+        text = "Your ratings don't follow from the words, length or form of replies, so those prove nothing."
         return _proof("preference_model", text)
-    if len(pairs) < limits.min_sampled:
-        return _proof("preference_model", too_few_replies(len(pairs), limits))
-    liked = partial(_probability_liked, preference_model)
-    scores = np.array([[liked(new), liked(old)] for new, old in pairs])  # (n, 2)
-    gain = mean_gain(scores[:, 0] - scores[:, 1], limits)
-    new, old = (f"{100 * share:.0f} %" for share in scores.mean(axis=0))
-    text = _LIKED[gain.sign].format(new=new, old=old)
+    if len(pairs) < limits.min_compared:
+        return _proof("preference_model", too_few_replies(len(pairs), limits.min_compared))
+    found, again = preference_model.gains(*_seen(pairs))
+    gain = uncertain_gain(found, again, limits)
+    text = _LIKED[gain.sign].format(judged=_JUDGED_BY[preference_model.view])
     return _proof("preference_model", text, passed=gain.sign, value=gain.lower)
 
 
@@ -95,7 +93,7 @@ def _comments(comments: Sequence[CommentFit], limits: Limits) -> Check:
         text = "You haven't said in words what was wrong, so there is nothing to compare with."
         return _proof("words", text)
     if len(comments) < limits.min_sampled:
-        return _proof("words", too_few_replies(len(comments), limits))
+        return _proof("words", too_few_replies(len(comments), limits.min_sampled))
     found = [each.gain for each in comments]
     if not all(map(isfinite, found)):
         return _proof("words", "It is broken: the probability of its replies isn't a number.", passed=False)
@@ -114,5 +112,9 @@ def _measured(name: str, finding: str, found: Interval) -> Check:
     return proof.model_copy(update={"plain": f"{finding}."})
 
 
-def _probability_liked(preference_model: PreferenceModel, reply: SampledReply) -> float:
-    return preference_model.probability_liked(reply.prompt, reply.text, reply.finished)
+def _seen(pairs: Sequence[Pair]) -> tuple[list[Seen], list[Seen]]:
+    """Return the candidate's replies and the incumbent's."""
+    new, old = (
+        [Seen(each.prompt, each.text, each.finished) for each in side] for side in zip(*pairs, strict=True)
+    )
+    return new, old

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from burnish.adapters.gate.check import Check, Limits, share_text
 from burnish.adapters.gate.evidence import Pair, in_text
 from burnish.adapters.gate.intervals import chance_of_a_share
-from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.replies import asks_back, flatters, marked_up, refuses
+from burnish.adapters.rewards import RatedReply
 
 HABITS: Mapping[str, tuple[str, Callable[[str], bool]]] = MappingProxyType(
     {

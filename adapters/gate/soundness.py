@@ -89,7 +89,7 @@ def _weights(evidence: Evidence, limits: Limits) -> Check:
 def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
     """Compare how often a fault occurs: the candidate's share may exceed the incumbent's by ``allowance``."""
     if len(pairs) < limits.min_sampled:
-        return Check(name=name, kind="sound", text=too_few_replies(len(pairs), limits))
+        return Check(name=name, kind="sound", text=too_few_replies(len(pairs), limits.min_sampled))
     looked = [pair for pair in pairs if _topics(pair[0])] if name == "off_topic" else pairs
     if not looked:
         text = "Off-topic replies couldn't be counted: no sampled question has a word to look for."

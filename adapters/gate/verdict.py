@@ -16,8 +16,8 @@ from burnish.adapters.gate.evidence import Evidence, Pair, SampledReply, in_text
 from burnish.adapters.gate.proofs import gains, proofs
 from burnish.adapters.gate.reports import reports
 from burnish.adapters.gate.soundness import FAULTS, soundness
-from burnish.adapters.preference_model import fit_preference_model
 from burnish.adapters.replies import readable
+from burnish.adapters.rewards import believed_preference_model
 
 Outcome = Literal["passed", "rejected", "undecided"]
 ExampleKind = Literal["gain", "typical", "loss", "fault"]
@@ -60,7 +60,7 @@ def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
     limits = limits or Limits()
     if evidence.comments:
         limits = replace(limits, confidence=limits.confidence_of_three)
-    pairs, preference_model = evidence.pairs(), fit_preference_model(evidence.rated)
+    pairs, preference_model = evidence.pairs(), believed_preference_model(evidence.rated)
     texts = in_text(pairs)
     checks = (
         *proofs(evidence, texts, preference_model, limits),

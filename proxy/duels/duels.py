@@ -14,11 +14,11 @@ import orjson
 
 from burnish.adapters import examples
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.rewards import last_question
 from burnish.proxy.access import Identity
 from burnish.proxy.duels.contest import Contest
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import completion_id
-from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.pairs import Pair, Side, read_pair
 from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.log import Log

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from burnish.adapters.gate import Evidence, Known, SampledReply
-from burnish.adapters.preference_model import RatedReply
+from burnish.adapters.rewards import RatedReply, last_question, text_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, Rollout
 
@@ -47,12 +46,12 @@ def evidence(
 
 
 def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
-    """Return the rated text replies. Tool calls are left out: the preference model judges length and form."""
+    """Return the rated text replies. Tool calls are left out: the preference model judges words and form."""
     return [
         RatedReply(
             conversation_id=each.completion.conversation_id,
             prompt=last_question(each.completion.messages),
-            text=_text(reply.get("content")),
+            text=text_of(reply.get("content")),
             finished=each.completion.ended.finish_reason != "length",
             reward=each.reward,
             weight=each.weight,
@@ -60,14 +59,3 @@ def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
         for each in rated
         if not (reply := each.completion.reply or {}).get("tool_calls")
     ]
-
-
-def last_question(messages: Sequence[dict[str, Any]]) -> str:
-    """Return the text of the last user message."""
-    return _text(next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), ""))
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return str(content or "")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION, Manifest
-from burnish.adapters.preference_model import fit_preference_model
+from burnish.adapters.rewards import believed_preference_model
 from burnish.proxy.learner.evidence import rated_replies
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Completion, RatedCompletion
@@ -68,7 +68,7 @@ def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies:
     usable = [each for each in rated if not each.fault]
     chosen = [each for each in usable if each.rating_id not in learnt]
     seen = {each.completion.conversation_id for each in rated if each.rating_id in learnt}
-    preference_model = fit_preference_model(rated_replies(usable))
+    preference_model = believed_preference_model(rated_replies(usable))
     held_out = hold_out(
         [each for each in chosen if each.completion.conversation_id not in seen],
         learnable=preference_model is not None,

@@ -10,8 +10,8 @@ from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.gate import told
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
+from burnish.adapters.rewards import last_question
 from burnish.proxy.errors import Conflict, NotFound
-from burnish.proxy.learner.evidence import last_question
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, Rollout
 

@@ -24,7 +24,7 @@ from burnish.adapters.gate import (
     forgetting_by_chance,
     judge,
 )
-from burnish.adapters.preference_model import RatedReply
+from burnish.adapters.rewards import RatedReply
 
 LANDS = ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
 QUESTIONS = [f"What is the capital of {land}?" for land in LANDS] + [

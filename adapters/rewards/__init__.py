@@ -1,0 +1,35 @@
+"""Reward models: they learn from ratings which replies the raters would like."""
+
+from burnish.adapters.rewards.base import (
+    MIN_OF_A_CLASS,
+    MIN_RATED,
+    Candidate,
+    Message,
+    Order,
+    RewardModel,
+    last_question,
+    order,
+    text_of,
+)
+from burnish.adapters.rewards.preference_model import (
+    PreferenceModel,
+    RatedReply,
+    believed_preference_model,
+    fit_preference_model,
+)
+
+__all__ = [
+    "MIN_OF_A_CLASS",
+    "MIN_RATED",
+    "Candidate",
+    "Message",
+    "Order",
+    "PreferenceModel",
+    "RatedReply",
+    "RewardModel",
+    "believed_preference_model",
+    "fit_preference_model",
+    "last_question",
+    "order",
+    "text_of",
+]
