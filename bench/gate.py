@@ -32,10 +32,10 @@ from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from burnish.adapters.rewards import RatedReply
+from burnish.adapters.rewards import RatedReply, last_question
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.proxy.learner import sampling
-from burnish.proxy.learner.evidence import evidence, last_question
+from burnish.proxy.learner.evidence import evidence
 from burnish.proxy.learner.sampling import Prompt, Side
 from burnish.proxy.learner.trainer import run_step
 from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample

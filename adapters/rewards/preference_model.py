@@ -86,7 +86,9 @@ def believed_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | 
     return found if found and found.order.believed else None
 
 
-def fit_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | None:
+def fit_preference_model(
+    rated: Sequence[RatedReply], views: Sequence[View] = VIEWS
+) -> PreferenceModel | None:
     """Fit the view that orders unseen ratings best; None if there are too few ratings, or too few of a class."""
     counted = [each for each in rated if each.reward * each.weight != 0][-MOST_RATED:]
     labels = np.array([1.0 if each.reward > 0 else -1.0 for each in counted])
@@ -97,7 +99,7 @@ def fit_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | None:
     groups = [each.conversation_id for each in counted]
     replies = [each.seen for each in counted]
     chosen = None
-    for view in VIEWS:
+    for view in views:
         seen = learnt(view, replies)
         table = seen.table(replies)
         best = best_penalty(table, labels, weights, groups)

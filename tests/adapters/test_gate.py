@@ -36,6 +36,7 @@ QUESTIONS = [f"What is the capital of {land}?" for land in LANDS] + [
     "When was the telephone invented?",
 ]
 LONG = " There is much more to be said of it, and of many other things, at great length and in detail." * 2
+COMPARED = Limits().min_compared
 CHECKS = {
     "better": ["ratings", "preference_model", "words"],
     "sound": ["kl", "weights", "near_empty", "repetitive", "cut", "off_topic", "general_text", "facts"],
@@ -97,7 +98,11 @@ HEALTHY = Evidence(
     weight_change=0.0015,
 )
 UNRATED = replace(HEALTHY, held_out=())
-SHORTER = replace(UNRATED, incumbent=sampled([text + LONG for text in sensible()]))
+SHORTER = replace(
+    UNRATED,
+    candidate=sampled(sensible(COMPARED)),
+    incumbent=sampled([text + LONG for text in sensible(COMPARED)]),
+)
 LIKED = replace(SHORTER, rated=likes(short=True))
 GIBBERISH = sampled(["and the same and is, the so that"] * 12)
 DAMAGE = {
@@ -171,10 +176,53 @@ def test_one_proof_is_enough_and_none_may_point_the_other_way(
     assert decided(judge(evidence)) == decision
 
 
-def test_replies_are_judged_by_the_share_that_users_would_like() -> None:
+def test_replies_are_judged_by_what_users_would_like_and_no_share_is_claimed() -> None:
     liked = check(judge(LIKED), "preference_model")
-    assert liked.text == "You would like 82 % of its replies (2 % before), judging by your ratings."
-    assert liked.value == pytest.approx(0.8, abs=0.05)
+    assert liked.text == (
+        "You would like its replies better, judging by the length and form of replies that you rated."
+    )
+    assert liked.value is not None
+    assert liked.value > 1
+    worse = check(changed(LIKED, candidate=LIKED.incumbent, incumbent=LIKED.candidate), "preference_model")
+    assert (worse.passed, worse.text[:38]) == (False, "You would like its replies less, judgi")
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(COMPARED - 1, "undecided"), (COMPARED, "passed")])
+def test_too_few_pairs_leave_a_preference_model_undecided(count: int, outcome: str) -> None:
+    verdict = changed(LIKED, candidate=LIKED.candidate[:count])
+    assert verdict.outcome == outcome
+    text = f"Too few replies were sampled to compare: {count}, at least {COMPARED} needed."
+    assert (check(verdict, "preference_model").text == text) is (outcome == "undecided")
+
+
+def usual(count: int, says: bool) -> list[str]:
+    """Replies of the same form; only their words differ."""
+    word = "Usually" if says else "Mostly"
+    return [
+        f"{word}, {asked(i).rstrip('?.').lower()}: that is well known, ask me more." for i in range(count)
+    ]
+
+
+def test_a_wish_about_words_is_proved_from_48_thumbs() -> None:
+    texts = [usual(48, says=bool(i % 3))[i] for i in range(48)]
+    rated = tuple(
+        RatedReply(f"r{i}", asked(i), text, True, 1.0 if "Usually" in text else -1.0, 1.0)
+        for i, text in enumerate(texts)
+    )
+    evidence = replace(
+        UNRATED,
+        rated=rated,
+        candidate=sampled(usual(COMPARED, says=True)),
+        incumbent=sampled([usual(COMPARED, says=not i % 4)[i] for i in range(COMPARED)]),
+    )
+    verdict = judge(evidence)
+    assert verdict.outcome == "passed"
+    assert verdict.reason == (
+        "You would like its replies better, judging by the words of replies that you rated."
+    )
+    same = changed(evidence, candidate=evidence.incumbent)
+    assert same.outcome == "undecided"
+    assert "You wouldn't surely like its replies better" in same.reason
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 0), (4, 2), (2, 5), (0, 5), (4, 0)])

@@ -16,7 +16,7 @@ JARGON = re.compile(r"\b(KL|nats?|loss|token|correlation|gate|candidate)\b")
 @pytest.mark.parametrize(
     ("evidence", "headline"),
     [
-        (LIKED, "It passed the checks: You would like 82 % of its replies"),
+        (LIKED, "It passed the checks: You would like its replies better, judging by the length"),
         (
             replace(HEALTHY, candidate=DAMAGE["repetitive"]),
             "It failed the checks: Repetitive replies: 12 of 12",

@@ -68,7 +68,7 @@ async def test_a_version_tells_who_taught_it_what_it_doubted_and_what_the_checks
     await expect(doubted).to_contain_text(DOUBTED)
     assert await doubted.get_attribute("href") == f"#/live/{learnt.unlearnt}"
     verdict = page.locator(".verdict")
-    await expect(verdict).to_contain_text("It passed the checks: You would like 82 % of its replies")
+    await expect(verdict).to_contain_text("It passed the checks: You would like its replies better")
     await expect(verdict.get_by_text("nats per token").first).not_to_be_visible()
     await verdict.get_by_text("Exact figures").click()
     await expect(verdict.get_by_text("nats per token").first).to_be_visible()

@@ -31,10 +31,12 @@ async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
 
 async def test_what_passed_says_why_in_plain_words() -> None:
     text = await shown(LIKED, 120)
-    assert "It passed the checks: You would like 82 % of its replies" in text
+    assert "It passed the checks: You would like its replies better" in text
     titles = ("is it better?", "is it sound?", "for information")
     better, sound, reported = map(text.index, titles)
-    assert better < text.index("✓ You would like 82 %") < sound < text.index("KL 0.24") < reported
+    assert (
+        better < text.index("✓ You would like its replies better") < sound < text.index("KL 0.24") < reported
+    )
     assert reported < text.index("characters on average")
 
 

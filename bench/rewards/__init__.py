@@ -1,0 +1,1 @@
+"""How well do reward models order replies that they haven't seen, and what do they prove?"""
