@@ -88,7 +88,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert dry["would_train"]
     assert dry["by_itself"].startswith("waiting for 12 more ratings")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
-    assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 8}, 3)
+    assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
     expected = hyperparameters("careful", learning_rate=1e-5)
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), (
         "the preset fills what the user left open"
