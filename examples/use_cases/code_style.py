@@ -5,16 +5,21 @@ Measured: the share of answers that Python compiles. "30 % fewer syntax errors" 
 
 import re
 
-from measured import SMALL, Answer, ask, measure, rate
+from measured import SMALL, Answer, ask, items, measure, rate
 
 SYSTEM = "Answer with Python code only."
-TASKS = """returns the square of x|adds two numbers|returns the larger of two numbers|returns the last item of a list
-says whether a number is even|returns the length of a text|joins two texts|returns the sum of a list|negates a number
-returns the first letter of a text|halves a number|returns the keys of a dict|sorts a list|doubles each item of a list
-says whether a list is empty|returns the average of a list""".replace("\n", "|").split("|")
-NEW = """reverses a string|counts the words of a text|multiplies two numbers|returns the smallest item of a list
-turns a text into capitals|returns the cube of x|says whether a number is negative|returns a list without its first item
-subtracts two numbers|returns the values of a dict|rounds a number|repeats a text three times""".replace("\n", "|").split("|")
+TASKS = items("""
+returns the square of x, adds two numbers, returns the larger of two numbers, returns the last item of a list,
+says whether a number is even, returns the length of a text, joins two texts, returns the sum of a list,
+negates a number, returns the first letter of a text, halves a number, returns the keys of a dict, sorts a
+list, doubles the items of a list, says whether a list is empty, returns the average of a list
+""")
+NEW = items("""
+reverses a string, counts the words of a text, multiplies two numbers, returns the smallest item of a list,
+turns a text into capitals, returns the cube of x, says whether a number is negative, returns a list without
+its first item, subtracts two numbers, returns the values of a dict, rounds a number, repeats a text three
+times
+""")
 FENCED = re.compile(r"```(?:python)?\n(.*?)```", re.DOTALL)
 
 

@@ -29,7 +29,9 @@ class Answer:
 
 
 def ask(question: str, *, system: str | None = None, max_tokens: int = 96, **more: Any) -> Answer:
-    messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": question}]
+    messages = [{"role": "system", "content": system}] * bool(system) + [
+        {"role": "user", "content": question}
+    ]
     body = {"model": "default", "messages": messages, "max_tokens": max_tokens, **more}
     answered = burnish.post("/v1/chat/completions", json=body).raise_for_status()
     text = answered.json()["choices"][0]["message"]["content"] or ""
@@ -38,7 +40,9 @@ def ask(question: str, *, system: str | None = None, max_tokens: int = 96, **mor
 
 def rate(answer: Answer, **feedback: Any) -> None:
     """Send a rating, a comment, a correction or a preference."""
-    stored = burnish.post("/v1/feedback", json={"completion_id": answer.id, **feedback}).raise_for_status().json()
+    stored = (
+        burnish.post("/v1/feedback", json={"completion_id": answer.id, **feedback}).raise_for_status().json()
+    )
     if not stored["usable"]:
         print(f"not usable: {stored['reason']}")
 
@@ -83,5 +87,12 @@ def measure(
     print(f"after: {what}: {fmean(after):.2f}; {better} of {len(questions)} questions better, {worse} worse")
     missed, misses = 1 - fmean(before), 1 - fmean(after)
     if misses > (1 - less_wrong) * missed or not missed:
-        sys.exit(f"It hasn't learnt: {less_wrong:.0%} fewer misses were expected, not {1 - misses / (missed or 1):.0%}.")
+        sys.exit(
+            f"It hasn't learnt: {less_wrong:.0%} fewer misses were expected, not {1 - misses / (missed or 1):.0%}."
+        )
     print(f"{1 - misses / missed:.0%} fewer misses")
+
+
+def items(text: str) -> list[str]:
+    """Return what stands between commas."""
+    return [each.strip() for each in text.split(",")]

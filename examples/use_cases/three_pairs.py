@@ -6,11 +6,10 @@ set, then trains on them. Measured: how far new answers stay below 60 words, in 
 
 import json
 
-from measured import SMALL, Answer, ask, measure, rate
+from measured import SMALL, Answer, ask, items, measure, rate
 
 PROMPTS = ("Explain what a computer is.", "Explain what rain is.", "Explain what a bank does.")
-NEW = """Explain what a school is.|Explain what snow is.|Explain what a doctor does.|Explain what a train is.
-Explain what a garden is.|Explain what wind is.|Explain what a shop is.|Explain what a song is.""".replace("\n", "|").split("|")
+NEW = items("a school, snow, a train, a garden, wind, a shop, a song, a wheel")
 
 
 def simple(answer: Answer) -> float:
@@ -28,4 +27,5 @@ def teach() -> list[Answer]:
     return taught
 
 
-measure("below 60 words", NEW[: 4 if SMALL else 8], simple, teach)
+questions = [f"Explain what {each} is." for each in NEW[: 4 if SMALL else 8]]
+measure("below 60 words", questions, simple, teach)
