@@ -52,6 +52,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield burnish.url
 
 
+def use_case(name: str, url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, EXAMPLES / "use_cases" / f"{name}.py", "--small"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * RUN_LIMIT_S,
+        env=os.environ | {"BURNISH_URL": f"{url}/v1"},
+    )
+
+
 def latest(url: str, path: str, limit: int = 1) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = httpx.get(f"{url}{path}", params={"limit": limit}).json()["data"]
     return found
@@ -111,6 +122,53 @@ def test_training_makes_a_version_that_is_swapped_under_a_stream(url: str) -> No
     assert events[-1]["state"] == "live"
     assert httpx.get(f"{url}/burnish/status").json()["live"]["version"] == 0
     assert latest(url, "/burnish/completions")[0]["outcome"] == "complete"
+
+
+USE_CASES = {
+    "report_tone": {"correction": "Status: the login page is finished and was tested on Monday."},
+    "code_style": {},  # nothing that a model of random words writes compiles
+    "support_voice": {"scale": "likert", "rater": "colleague"},
+    "tutor": {"source": "implicit", "tags": ["time", "follow-up"]},
+    "three_pairs": {"preferred_over": None},
+}
+"""Name → what its first feedback says; None: anything."""
+
+
+@pytest.fixture(scope="module")
+def learning_off(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("torch")
+    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
+
+    folder, shape = tmp_path_factory.mktemp("tiny-off"), tiny_shape("llama")
+    gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
+    with running(folder / "data", "--model", str(gguf), "--no-train") as burnish:
+        yield burnish.url
+
+
+@pytest.mark.parametrize("name", USE_CASES)
+def test_a_use_case_fails_with_learning_off(name: str, learning_off: str) -> None:
+    before = httpx.get(f"{learning_off}/burnish/status").json()["counts"]["feedback"]
+    done = use_case(name, learning_off)
+    assert done.returncode == 1, done.stderr
+    assert "nothing is learnt: " in done.stdout
+    assert done.stderr.startswith("It hasn't learnt: 30% fewer misses were expected, not 0%")
+    stored = httpx.get(f"{learning_off}/burnish/status").json()["counts"]["feedback"] - before
+    assert (stored > 0) is bool(USE_CASES[name])
+    if stored:
+        first = latest(learning_off, "/v1/feedback", stored)[-1]
+        expected = {key: value for key, value in USE_CASES[name].items() if value is not None}
+        assert first | expected == first
+        assert all(first[key] is not None for key in USE_CASES[name])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * RUN_LIMIT_S)
+@pytest.mark.parametrize("name", USE_CASES)
+def test_a_use_case_learns_from_the_small_model(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with running(tmp_path / "data", env={"BURNISH_TRAIN__SCHEDULE": "manual"}) as burnish:
+        done = use_case(name, burnish.url)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["before_vllm", "before_ollama", "before_a_cloud"])
