@@ -1,9 +1,9 @@
 """Four prompts, graded 1 to 5 before and after one round of learning.
 
 ``python -m bench.learning.four_prompts [--arm ARM] [--wish WISH] [--seed N] [--times N]``: a user grades or comments on
-the answers to other questions, burnish learns from them once, and each of the four prompts is answered many times before
-and after. Prints each mean grade with a permutation test. Ten minutes on two idle cores. Exits 1 unless all four rise
-with p < .01.
+the answers to other questions, burnish learns from them once, and each of the four prompts is answered many times
+before and after. Prints each mean grade with a permutation test. Ten minutes on two idle cores. Exits 1 unless all four
+rise with p < .01.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ COMMENTS = 16
 ROUNDS = 3
 LONG_CHARACTERS = 180
 LEARNT_WITHIN_S = 3_600.0
-PATIENCE_MS = 40_000
-"""After it the user stops the answer: a small model sometimes finds no end."""
+PATIENCE_MS = 90_000
+"""After it the user stops the answer, which can't be rated then: a small model sometimes finds no end."""
 
 
 async def hour(folder: Path, out: Path, *, here: bool, seed: int) -> bool:
@@ -77,6 +77,7 @@ async def comment(page: Page, questions: list[str], dice: random.Random) -> int:
         except PlaywrightTimeout:
             await message.press("Escape")
             await answer.get_by_text("Stopped.").wait_for()
+            continue
         await message.press("Escape")
         long = len(await answer.inner_text()) > LONG_CHARACTERS
         async with page.expect_response("**/v1/feedback"):

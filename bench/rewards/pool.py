@@ -1,7 +1,7 @@
 """Replies of the small model to many questions, several to each: what the reward benches choose from.
 
-``python -m bench.rewards.pool FILE [--questions N]`` appends until FILE holds ``EACH`` replies to every question. It
-takes three seconds a reply on one core, and goes on where it stopped.
+``python -m bench.rewards.pool FILE [--questions N] [--each N]`` appends until FILE holds so many replies to every
+question. It takes two seconds a reply on two idle cores, and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from burnish.proxy.learner import sampling
 from burnish.proxy.learner.sampling import Prompt, Side
 
 QUESTIONS = 160
-EACH = 4
-AT_A_TIME = 8
-"""Questions that are asked between two writes."""
+EACH = 8
+AT_A_TIME = 32
+"""Prompts between two writes."""
 PARAMS = {"temperature": 0.8, "top_p": 0.95, "max_tokens": 72}
 SEED = 0
 
@@ -37,21 +37,21 @@ class Reply:
 
 
 def read(path: Path) -> dict[str, list[Reply]]:
-    """Return question → its replies, those with ``EACH`` replies only."""
+    """Return question → its replies."""
     found: dict[str, list[Reply]] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         reply = Reply(**json.loads(line))
         found.setdefault(reply.question, []).append(reply)
-    return {question: replies for question, replies in found.items() if len(replies) == EACH}
+    return found
 
 
-async def fill(path: Path, count: int) -> None:
-    """Ask as many questions as are missing. Raises EngineError."""
+async def fill(path: Path, count: int, each: int) -> None:
+    """Ask what is missing. Raises EngineError."""
     with TemporaryDirectory() as folder:
         host = EmbeddedHost(ensure_small_model(), base_model="smollm2", state_dir=Path(folder), threads=1)
         try:
             endpoint = await host.load(None)
-            for prompts in _missing(read(path), count):
+            for prompts in _missing(read(path), count, each):
                 side = Side("incumbent", endpoint, prompts)
                 await sampling.ask([side])
                 with path.open("a") as file:
@@ -59,21 +59,21 @@ async def fill(path: Path, count: int) -> None:
                         answer = side.answered[prompt.id]
                         question = str(prompt.messages[-1]["content"])
                         file.write(json.dumps(asdict(Reply(question, answer.reply, answer.finished))) + "\n")
-                print(f"{len(read(path))} of {count} questions", flush=True)
+                print(f"{sum(map(len, read(path).values()))} of {count * each} replies", flush=True)
         finally:
             await host.close()
 
 
-def _missing(found: dict[str, list[Reply]], count: int) -> Iterator[list[Prompt]]:
-    """Yield prompts a few questions at a time; half of the programs ask for one sentence."""
+def _missing(found: dict[str, list[Reply]], count: int, each: int) -> Iterator[list[Prompt]]:
+    """Yield a few prompts at a time; half of the programs ask for one sentence."""
     questions = random.Random(SEED).sample(PROMPTS, count)
-    left = [question for question in questions if question not in found]
-    for first in range(0, len(left), AT_A_TIME):
-        yield [
-            _prompt(question, number)
-            for question in left[first : first + AT_A_TIME]
-            for number in range(EACH)
-        ]
+    wanted = [
+        _prompt(question, number)
+        for question in questions
+        for number in range(len(found.get(question, ())), each)
+    ]
+    for first in range(0, len(wanted), AT_A_TIME):
+        yield wanted[first : first + AT_A_TIME]
 
 
 def _prompt(question: str, number: int) -> Prompt:
@@ -88,8 +88,9 @@ def main() -> None:
     )
     parser.add_argument("file", type=Path)
     parser.add_argument("--questions", type=int, default=QUESTIONS)
+    parser.add_argument("--each", type=int, default=EACH)
     given = parser.parse_args()
-    asyncio.run(fill(given.file, given.questions))
+    asyncio.run(fill(given.file, given.questions, given.each))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def main() -> None:
     questions = list(pool.read(given.pool).values())
     seen = orders(questions, given.seeds)
     proved = proofs(questions, given.seeds)
-    print(f"{len(questions)} questions with {pool.EACH} replies each, {given.seeds} seeds\n")
+    print(f"{sum(map(len, questions))} replies to {len(questions)} questions, {given.seeds} seeds\n")
     print(seen_in_words(seen))
     share, text = proved_in_words(proved)
     print(text)
@@ -68,7 +68,7 @@ def rated(
     questions: Questions, rule: Rule, count: int, noise: float, dice: random.Random
 ) -> list[RatedReply]:
     """Give thumbs to one random reply of each question, in turn, until there are enough."""
-    places = [dice.randrange(len(questions[0])) for _ in range(len(questions))]
+    places = [dice.randrange(len(own)) for own in questions]
     found = []
     for number in range(count):
         place = number % len(questions)

@@ -1,0 +1,115 @@
+"""How much does the best of N please, when the preference model chooses, and where does it turn?
+
+``python -m bench.rewards.best_of POOL [--seeds N]``: for each wish of ``bench.rewards.wishes`` the model learns from
+thumbs on half of the questions, and chooses among the replies to the others. Prints the share of replies that please,
+and the true win rate over the first reply (a tie counts half). Larger N choose among replies to any question, so only
+their trend counts. Exits 1 if the best of four gains less than .15 in win rate from 64 thumbs, or a score is slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from bench.rewards import pool
+from bench.rewards.pool import Reply
+from bench.rewards.preference_model import halves, learnable, rated
+from bench.rewards.wishes import WISHES, Rule
+from burnish.adapters.rewards import Candidate, PreferenceModel, fit_preference_model
+
+THUMBS = (32, 64)
+OWN = (1, 2, 4, 8)
+"""Choices among replies to the question."""
+ANY = (16, 32, 64, 128)
+"""Choices among replies to any question."""
+GAIN_OF_FOUR = 0.15
+MOST_MS = 20.0
+WRONG = (0.0, 0.2)
+"""Share of wrong thumbs."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pool", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    given = parser.parse_args()
+    questions = [own for own in pool.read(given.pool).values() if len(own) >= max(OWN)]
+    print(
+        f"{len(questions)} questions with {max(OWN)} replies each, {given.seeds} seeds, {len(WISHES)} wishes\n"
+    )
+    gains = {
+        (count, wrong): table(questions, count, wrong, given.seeds) for count in THUMBS for wrong in WRONG
+    }
+    took = milliseconds(questions)
+    print(f"one score: {took:.2f} ms (limit {MOST_MS:.0f})")
+    sys.exit(gains[64, 0.0] < GAIN_OF_FOUR or took > MOST_MS)
+
+
+def table(questions: Sequence[Sequence[Reply]], count: int, wrong: float, seeds: int) -> float:
+    """Print a row for each N; returns the gain in win rate of the best of four."""
+    rows = [
+        row
+        for wish, rule in WISHES.items()
+        for seed in range(seeds)
+        if (row := chosen(questions, rule, count, wrong, random.Random(f"{wish} {seed}")))
+    ]
+    print(f"{count} thumbs, {wrong:.0%} of them wrong\n\n| N | pleases | win rate |\n|---|---|---|")
+    for size in (*OWN, *ANY):
+        pleases, wins = zip(*(row[size] for row in rows), strict=True)
+        error = stdev(wins) / len(wins) ** 0.5
+        print(f"| {size} | {fmean(pleases):.2f} | {fmean(wins):.2f} ± {1.96 * error:.2f} |")
+    print()
+    return fmean(row[4][1] for row in rows) - 0.5
+
+
+def chosen(
+    questions: Sequence[Sequence[Reply]], rule: Rule, count: int, wrong: float, dice: random.Random
+) -> Mapping[int, tuple[float, float]] | None:
+    """Return N → (share that pleases, win rate over the first reply); None if the thumbs are one-sided."""
+    mine, fresh = halves(questions, dice)
+    ratings = rated(mine, rule, count, wrong, dice)
+    if not learnable(ratings):
+        return None
+    model = fit_preference_model(ratings)
+    assert model
+    every = [reply for own in fresh for reply in own]
+    found = {}
+    for size in (*OWN, *ANY):
+        results = []
+        for own in fresh:
+            first, *others = dice.sample(own, len(own))
+            others = others if size <= len(own) else dice.sample(every, min(size, len(every)))
+            best = _best(model, [first, *others][:size])
+            pleased = [rule(each.text, each.finished) for each in (best, first)]
+            results.append((float(pleased[0]), 0.5 + (pleased[0] - pleased[1]) / 2))
+        found[size] = (fmean(each[0] for each in results), fmean(each[1] for each in results))
+    return found
+
+
+def milliseconds(questions: Sequence[Sequence[Reply]]) -> float:
+    """Return the time of one score, by a model of 64 ratings."""
+    ratings = rated(questions, WISHES["usual"], 64, 0.0, random.Random(0))
+    model = fit_preference_model(ratings)
+    assert model
+    replies = [each for own in questions for each in own]
+    began = time.perf_counter()
+    for each in replies:
+        model.score([{"role": "user", "content": each.question}], [Candidate(each.text, each.finished)])
+    return (time.perf_counter() - began) / len(replies) * 1_000
+
+
+def _best(model: PreferenceModel, replies: Sequence[Reply]) -> Reply:
+    prompt = [{"role": "user", "content": replies[0].question}]
+    scores = model.score(prompt, [Candidate(each.text, each.finished) for each in replies])
+    return replies[max(range(len(replies)), key=scores.__getitem__)]
+
+
+if __name__ == "__main__":
+    main()
