@@ -23,6 +23,7 @@ from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
 from burnish.proxy.client_headers import LOCAL_CALLER
 from burnish.proxy.config import Config, is_loopback
+from burnish.proxy.datasets import record_routes
 from burnish.proxy.duels import Contest, Duels, duel_routes
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
@@ -282,6 +283,13 @@ class _Parts:
         if self.learning:
             await self.learning.learner.forget()
 
+    def on_imported(self) -> None:
+        """Called when records of another log, or of another program, were stored."""
+        self.events.all_changed()
+        self.instructions.all_changed()
+        if self.learning:
+            self.learning.learner.wake()
+
     async def answer(
         self,
         command: Command,
@@ -394,6 +402,7 @@ def _routes(parts: _Parts, relay: Relay) -> list[Route]:
         *completion_routes(log, parts.on_forgotten, parts.rules, parts.fates),
         *instruction_routes(log, parts.instructions, parts.live),
         *duel_routes(parts.duels(relay)),
+        *record_routes(log, parts.on_imported, parts.rules),
         reset_route(parts.start_over),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

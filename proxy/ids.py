@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from functools import partial
+from hashlib import blake2b
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Without I, L, O and U, which are easily misread."""
@@ -27,6 +28,15 @@ def conversation_id(first_completion: str) -> str:
 def first_completion_id_at(moment: float) -> str:
     """Return the lowest ID that a completion of this moment could have; seconds since the epoch."""
     return "cmpl_" + _encode(int(moment * 1000) << RANDOM_BITS)
+
+
+def made_id(prefix: str, moment: float, content: bytes) -> str:
+    """Return the ID of something that came from elsewhere: the same content has the same ID.
+
+    ``moment``: seconds since the epoch; 0 if it isn't known.
+    """
+    tail = int.from_bytes(blake2b(content, digest_size=RANDOM_BITS // 8).digest())
+    return prefix + _encode(int(moment * 1000) << RANDOM_BITS | tail)
 
 
 def continue_after(identifier: str) -> None:

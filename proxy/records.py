@@ -86,6 +86,8 @@ class Served(NamedTuple):
     """"sha256:<hex>" of the base weights; None when burnish does not train them, or they are not known."""
     upstream_table: str | None = None
     """The name in ``[upstreams.NAME]`` of the further upstream that answered; None: the main one."""
+    imported_from: str | None = None
+    """What exported the answer, such as "langfuse", or "burnish" for another log; None: it was given here."""
 
 
 class Ended(NamedTuple):
@@ -360,6 +362,19 @@ class Instruction:
     first_at: float
     """When it was first said or added, seconds since the epoch, UTC."""
     latest_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionRow:
+    """An instruction added by hand, or a change by hand to one from a comment, as it is stored."""
+
+    id: str
+    caller: str
+    text: str | None
+    """None: removed."""
+    by_hand: bool
+    created_at: float
+    """Seconds since the epoch, UTC."""
 
 
 @dataclass(frozen=True, slots=True)

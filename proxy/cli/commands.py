@@ -65,6 +65,7 @@ COMMANDS = {
     "instructions": _Entry("instructions:app", "List and change the instructions that are added to the system prompt."),
     "backup": _Entry("keep:backup", "Copy the log into a file and check the copy. burnish may be running."),
     "export": _Entry("keep:export", "Write everything the log holds about one user: requests, answers, ratings …"),
+    "data": _Entry("data:app", "Export datasets for training elsewhere; import ratings from other programs."),
     "forget": _Entry("keep:forget", "Erase one user's requests, answers and ratings for good."),
     "doctor": _Entry("doctor:doctor", "Check this set-up, whether burnish runs or not. Exits 1 if a check fails."),
     "service": _Entry("service:app", "Run burnish as a service: at login, and again after a crash."),

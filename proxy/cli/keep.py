@@ -46,7 +46,7 @@ def export(
 ) -> None:
     proxy, lines = Proxy(url), 0
     page: dict[str, Any] = {"has_more": True, "data": [{"id": ""}]}
-    with _new_file(file) as writer:
+    with new_file(file) as writer:
         while page["has_more"]:
             page = proxy.get(f"/burnish/users/{in_path(user)}", after=page["data"][-1]["id"], limit=PAGE)
             for each in page["data"]:
@@ -58,7 +58,7 @@ def export(
 
 
 @contextmanager
-def _new_file(path: Path) -> Iterator[TextIO]:
+def new_file(path: Path) -> Iterator[TextIO]:
     """Create a file that only its owner can read; delete it if the block fails. Raises WrongUsage."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

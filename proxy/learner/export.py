@@ -40,6 +40,8 @@ class Policies:
         version = completion.served.adapter_version
         if completion.instructions is not None:
             return None  # training sees another prompt
+        if completion.served.imported_from is not None:
+            return None  # the numbers of another registry
         known = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
         if completion.served.base_digest not in known:
             return None

@@ -55,12 +55,12 @@ def check_open(duel: Duel | None) -> None:
 
 
 def one(connection: sqlite3.Connection, duel_id: str) -> Duel | None:
-    return next(iter(_select(connection, "WHERE id = ?", duel_id)), None)
+    return next(iter(select(connection, "WHERE id = ?", duel_id)), None)
 
 
 def open_ones(connection: sqlite3.Connection, limit: int) -> list[Duel]:
     """Return the duels that nobody has judged, latest first."""
-    return _select(connection, "WHERE choice IS NULL ORDER BY id DESC LIMIT ?", limit)
+    return select(connection, "WHERE choice IS NULL ORDER BY id DESC LIMIT ?", limit)
 
 
 def judged(connection: sqlite3.Connection) -> set[str]:
@@ -95,6 +95,7 @@ def forget(connection: sqlite3.Connection, user: str) -> None:
     connection.execute("DELETE FROM duel WHERE asked_by = ? OR rater = ?", (user, user))
 
 
-def _select(connection: sqlite3.Connection, clauses: str, *values: object) -> list[Duel]:
+def select(connection: sqlite3.Connection, clauses: str, *values: object) -> list[Duel]:
+    """``clauses`` are one of our own literals, with its values bound."""
     rows = connection.execute(f"SELECT {COLUMNS} FROM duel {clauses}", values)  # noqa: S608
     return [Duel(*row) for row in rows]

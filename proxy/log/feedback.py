@@ -48,33 +48,39 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
     """
     added = preview(connection, draft)
     if added.created:
-        _store(connection, added.feedback)
+        store(connection, added.feedback)
     return added
 
 
 def preview(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
     """Return what ``add`` would, and store nothing. Raises as ``add`` does."""
     feedback, new = _resolved(connection, draft)
-    return Added(feedback, new, _beside(connection, feedback))
+    return Added(feedback, new, beside(connection, feedback))
 
 
 def _resolved(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
     """Return the record of a draft, and whether it is a new one."""
-    if draft.idempotency_key is not None and (first := _same_key(connection, draft)):
+    if draft.idempotency_key is not None and (first := same_key(connection, draft)):
         return first, False
     # A key must be stored if its target may be another one when the request is repeated.
     keyed = draft.idempotency_key is not None and draft.target in MOVING_TARGETS
     if not keyed and (said := _said_last(connection, draft)):
         return said, False
+    conversation = conversation_of(connection, draft.completion_id)
+    return Feedback(new_feedback_id(), time.time(), conversation, draft), True
+
+
+def conversation_of(connection: sqlite3.Connection, completion_id: str) -> str:
+    """Raises NotFound."""
     row = connection.execute(
-        "SELECT conversation_id FROM completion WHERE id = ?", (draft.completion_id,)
+        "SELECT conversation_id FROM completion WHERE id = ?", (completion_id,)
     ).fetchone()
     if row is None:
-        raise NotFound(f"there is no completion {draft.completion_id!r} in the log", param="completion_id")
-    return Feedback(new_feedback_id(), time.time(), row[0], draft), True
+        raise NotFound(f"there is no completion {completion_id!r} in the log", param="completion_id")
+    return str(row[0])
 
 
-def _store(connection: sqlite3.Connection, feedback: Feedback) -> None:
+def store(connection: sqlite3.Connection, feedback: Feedback) -> None:
     draft = feedback.draft
     row = {
         "id": feedback.id,
@@ -88,13 +94,13 @@ def _store(connection: sqlite3.Connection, feedback: Feedback) -> None:
     connection.execute(statement, tuple(row.values()))
 
 
-def _beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, ...]:
+def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, ...]:
     """Return the answers that a rating covers besides the one that it names."""
     if feedback.draft.scope == "completion" or feedback.draft.reward is None:
         return ()
     places = places_of(connection, [feedback.conversation_id], [feedback])
-    beside = {*covered(feedback, places)} - {feedback.draft.completion_id}
-    found = facts_of(connection, beside).values() if beside else ()
+    others = {*covered(feedback, places)} - {feedback.draft.completion_id}
+    found = facts_of(connection, others).values() if others else ()
     return tuple(
         Beside(facts.fault or withheld(facts.credential, scrub=True), facts.upstream_table) for facts in found
     )
@@ -130,7 +136,8 @@ def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> d
     return found
 
 
-def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
+def same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
+    """Return the feedback of a rater with this idempotency key. Raises Conflict if it says something else."""
     found = select(connection, "rater = ? AND idempotency_key = ?", draft.rater, draft.idempotency_key)
     if not found:
         return None

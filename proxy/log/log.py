@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
@@ -21,6 +21,7 @@ from burnish.proxy.log import (
     retention,
     search,
     store,
+    transfer,
     version_facts,
 )
 from burnish.proxy.log import feedback as feedback_table
@@ -32,6 +33,7 @@ from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally
+from burnish.proxy.log.usability import Rules
 from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
 from burnish.proxy.records import Completion, Passthrough
 
@@ -195,6 +197,19 @@ class Log:
         It doesn't wait for captures, because a rating is stored after the answer that it rates.
         """
         return await self._query(lambda db: tally.counts(db, self._deletions, learnt, since), "learning")
+
+    records = _reads(transfer.records)
+    instruction_rows = _reads(transfer.instruction_rows)
+    rated_answers = _reads(transfer.rated_answers)
+
+    async def add_records(
+        self, given: Sequence[transfer.Record], rules: Rules, *, trial: bool
+    ) -> list[transfer.Outcome]:
+        """Store records in one transaction; see ``transfer.add``. ``trial``: store nothing. Raises Unavailable."""
+        try:
+            return await self._write(lambda db: transfer.add(db, given, rules, trial=trial))
+        except transfer.TriedOnly as tried:
+            return tried.outcomes
 
     instructions = _reads(instruction_table.of)
     instructions_at_once = _writes(instruction_table.of)

@@ -14,7 +14,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
-from burnish.proxy.log.ratings import effective
+from burnish.proxy.log.ratings import Effective, effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, NODE, Reader, row_of, select
 from burnish.proxy.log.usability import taught, untaught, vain, withheld
@@ -86,12 +86,13 @@ def passthroughs(
 ) -> list[Passthrough]:
     """Return passthroughs, latest first; ``before`` is an ID to continue from."""
     clauses = "WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?"
-    return _passthroughs(connection, clauses, (before, before, limit))
+    return passthroughs_where(connection, clauses, (before, before, limit))
 
 
-def _passthroughs(
+def passthroughs_where(
     connection: sqlite3.Connection, clauses: str, values: Sequence[object]
 ) -> list[Passthrough]:
+    """``clauses`` are one of our own literals, with its values bound."""
     columns = ", ".join(Passthrough._fields)
     rows = connection.execute(f"SELECT {columns} FROM passthrough {clauses}", values)  # noqa: S608
     return [Passthrough(*row) for row in rows]
@@ -178,31 +179,35 @@ def rated(
     found: list[RatedCompletion] = []
     for name, rating in sorted(ratings.items()):
         completion_id, choice = answer_named(name)
-        row = row_of(connection, completion_id)
-        record = reader.completion(row, rating.reward, full=True).with_choice(choice)
-        reward = rating.reward or 0.0
         comment = rating.comment
-        if next_turns and reward < 0 and not comment and not choice:
+        if next_turns and (rating.reward or 0.0) < 0 and not comment and not choice:
             comment = next_turn(connection, completion_id)
-        others = (reader.worse(row[NODE], each) for each in rating.preferred_over)
-        worse = taught(others, scrub=scrub, teachers=teachers)
-        found.append(
-            RatedCompletion(
-                completion=record,
-                reward=reward,
-                weight=rating.weight if rating.reward is not None else 1.0,
-                feedback_ids=rating.feedback_ids,
-                comment=comment,
-                correction=rating.correction,
-                worse=worse,
-                fault=record.fault
-                or untaught(record.served.upstream_table, teachers)
-                or vain(rating, paired=bool(rating.correction or worse))
-                or withheld(record.ended.holds_credential, comment, rating.correction, scrub=scrub),
-                choice=choice,
-            )
-        )
+        row, heard = row_of(connection, completion_id), replace(rating, comment=comment)
+        found.append(rated_completion(reader, row, choice, heard, scrub=scrub, teachers=teachers))
     return found
+
+
+def rated_completion(
+    reader: Reader, row: Any, choice: int, rating: Effective, *, scrub: bool, teachers: Collection[str]
+) -> RatedCompletion:
+    """Return a completion, by its row, with what counts of its feedback."""
+    record = reader.completion(row, rating.reward, full=True).with_choice(choice)
+    others = (reader.worse(row[NODE], each) for each in rating.preferred_over)
+    worse = taught(others, scrub=scrub, teachers=teachers)
+    return RatedCompletion(
+        completion=record,
+        reward=rating.reward or 0.0,
+        weight=rating.weight if rating.reward is not None else 1.0,
+        feedback_ids=rating.feedback_ids,
+        comment=rating.comment,
+        correction=rating.correction,
+        worse=worse,
+        fault=record.fault
+        or untaught(record.served.upstream_table, teachers)
+        or vain(rating, paired=bool(rating.correction or worse))
+        or withheld(record.ended.holds_credential, rating.comment, rating.correction, scrub=scrub),
+        choice=choice,
+    )
 
 
 def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
@@ -300,7 +305,7 @@ def personal_records(
         f"fb_{moment}",
         limit,
     )
-    found += _passthroughs(connection, clauses, (caller, f"pass_{moment}", limit))
+    found += passthroughs_where(connection, clauses, (caller, f"pass_{moment}", limit))
     return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]
 
 

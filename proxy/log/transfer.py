@@ -1,0 +1,256 @@
+"""Whole records into the log and out of it: functions on a connection. Transactions belong to the caller.
+
+Records keep their IDs, so what is already there is told by its ID and never stored twice. Foreign feedback has no ID:
+its idempotency key tells it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, fields, replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.ids import LENGTH
+from burnish.proxy.ids import feedback_id as new_feedback_id
+from burnish.proxy.log import duels, feedback, queries
+from burnish.proxy.log.capture import Continuation, Parsed, parameters
+from burnish.proxy.log.intake import Intake
+from burnish.proxy.log.ratings import Effective
+from burnish.proxy.log.store import NODE, Reader, row_of, select
+from burnish.proxy.log.tree import path, step
+from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.records import (
+    Completion,
+    Duel,
+    Feedback,
+    InstructionRow,
+    Passthrough,
+    RatedCompletion,
+    answer_named,
+)
+
+Record = Completion | Feedback | Passthrough | Duel | InstructionRow
+
+
+class Outcome(NamedTuple):
+    """What became of one record."""
+
+    new: bool
+    """False: it is in the log already, or it was refused."""
+    refused: str | None = None
+    """Why it can't be stored."""
+    usable: bool | None = None
+    """Of feedback: whether training can use it."""
+    reason: str | None = None
+    """Why training can't use it, or a part of it."""
+
+
+class TriedOnly(Exception):
+    """Takes the outcomes of a trial past the rollback."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        super().__init__("nothing is stored")
+        self.outcomes = outcomes
+
+
+KNOWN = Outcome(new=False)
+
+
+def add(
+    connection: sqlite3.Connection, records: Sequence[Record], rules: Rules, *, trial: bool
+) -> list[Outcome]:
+    """Store records; returns the outcome of each. A refused one doesn't keep the others out.
+
+    ``trial``: raises TriedOnly instead, so that the caller's transaction takes everything back.
+    """
+    importer = _Importer(connection, rules)
+    outcomes = [importer.add(each) for each in records]
+    if trial:
+        raise TriedOnly(outcomes)
+    return outcomes
+
+
+class _Importer:
+    def __init__(self, connection: sqlite3.Connection, rules: Rules) -> None:
+        self._connection = connection
+        self._rules = rules
+        self._intake = Intake(connection)
+
+    def add(self, record: Record) -> Outcome:
+        """Store one record, or say why it can't be stored. Raises sqlite3.Error for faults of the database only."""
+        self._connection.execute("SAVEPOINT record")
+        try:
+            return self._add(record)
+        except (
+            BurnishError,
+            sqlite3.IntegrityError,
+            sqlite3.DataError,
+            OverflowError,
+            UnicodeError,
+        ) as error:
+            self._connection.execute("ROLLBACK TO record")
+            self._intake.forget()
+            return Outcome(new=False, refused=str(error))
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE record")
+
+    def _refused(self, why: str) -> Outcome:
+        self._connection.execute("ROLLBACK TO record")
+        self._intake.forget()
+        return Outcome(new=False, refused=why)
+
+    def _add(self, record: Record) -> Outcome:
+        if isinstance(record, Feedback):
+            return self._feedback(record)
+        if _is_stored(self._connection, record):
+            return KNOWN
+        if isinstance(record, Completion):
+            self._intake.add([_parsed(record)])
+        elif isinstance(record, Passthrough):
+            self._intake.add([record])
+        elif isinstance(record, Duel):
+            duels.add(self._connection, record)
+        else:
+            self._connection.execute("INSERT INTO instruction VALUES (?, ?, ?, ?, ?)", astuple(record))
+        return Outcome(new=True)
+
+    def _feedback(self, given: Feedback) -> Outcome:
+        row = feedback.select(self._connection, "id = ?", given.id) if given.id else []
+        if row:
+            return KNOWN._replace(**self._usability(row[0]))
+        if given.id:
+            conversation = feedback.conversation_of(self._connection, given.draft.completion_id)
+            stored = replace(given, conversation_id=conversation)
+            feedback.store(self._connection, stored)
+            if stored.undone_at is not None:
+                self._connection.execute("INSERT INTO undo VALUES (?, ?)", (stored.id, stored.undone_at))
+            return Outcome(new=True, **self._usability(stored))
+        if known := feedback.same_key(self._connection, given.draft):
+            return KNOWN._replace(**self._usability(known))
+        return self._feedback(
+            replace(given, id=new_feedback_id(), created_at=given.created_at or time.time())
+        )
+
+    def _usability(self, given: Feedback) -> dict[str, Any]:
+        """Return ``usable`` and ``reason``, as the answer to a rating has them; nothing of what was taken back."""
+        if given.undone_at is not None:
+            return {}
+        draft = given.draft
+        reader = Reader(self._connection)
+        row = row_of(self._connection, draft.completion_id)
+        target = reader.completion(row, full=True)
+        worse = reader.worse(row[NODE], draft.preferred_over) if draft.preferred_over else None
+        beside = feedback.beside(self._connection, given)
+        return usability(draft, target, worse, self._rules, beside)._asdict()
+
+
+def _is_stored(
+    connection: sqlite3.Connection, record: Completion | Passthrough | Duel | InstructionRow
+) -> bool:
+    table = {Completion: "completion", Passthrough: "passthrough", Duel: "duel"}.get(
+        type(record), "instruction"
+    )
+    return connection.execute(f"SELECT 1 FROM {table} WHERE id = ?", (record.id,)).fetchone() is not None  # noqa: S608
+
+
+def _parsed(completion: Completion) -> Parsed:
+    """Return a completion as the writer stores one that came over the wire."""
+    context = tuple(path(completion.messages))
+    settings, definitions = parameters(completion.params)
+    choices = [
+        {"index": each.index, "finish_reason": each.finish_reason, "message": each.reply}
+        for each in completion.choices
+    ]
+    place = Continuation(completion.conversation_id, completion.continues)
+    return Parsed(
+        completion,
+        context=context,
+        settings=settings,
+        definitions=definitions,
+        reply=step(completion.reply, context[-1] if context else None) if completion.reply else None,
+        choices=orjson.dumps(choices) if choices else None,
+        continuation=place if completion.conversation_id else None,
+    )
+
+
+def records(connection: sqlite3.Connection, after: str, limit: int) -> list[Record]:
+    """Return completions with their contexts, feedback, passthroughs and duels, earliest first.
+
+    ``after``: the ID to continue from, or "". Undone and superseded feedback is included.
+    """
+    moment = after[-LENGTH:]
+    clauses = "WHERE id > ? ORDER BY id LIMIT ?"
+    reader = Reader(connection)
+    found: list[Record] = [
+        reader.completion(row, None, full=True)
+        for row in select(connection, clauses, (f"cmpl_{moment}", limit))
+    ]
+    ids = f"id IN (SELECT id FROM feedback {clauses})"  # noqa: S608
+    found += feedback.select(connection, ids, f"fb_{moment}", limit)
+    found += queries.passthroughs_where(connection, clauses, (f"pass_{moment}", limit))
+    found += duels.select(connection, clauses, f"duel_{moment}", limit)
+    return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]
+
+
+def instruction_rows(connection: sqlite3.Connection) -> list[InstructionRow]:
+    """Return the changes by hand to everybody's instructions; the others are the comments."""
+    names = ", ".join(field.name for field in fields(InstructionRow))
+    rows = connection.execute(f"SELECT {names} FROM instruction ORDER BY id")  # noqa: S608
+    return [
+        InstructionRow(name, caller, text, bool(by_hand), created_at)
+        for name, caller, text, by_hand, created_at in rows
+    ]
+
+
+class RatedAnswer(NamedTuple):
+    """A rated answer as a dataset needs it."""
+
+    rated: RatedCompletion
+    opposed: tuple[dict[str, Any], ...]
+    """Other answers to the same context that were rated bad, if this one was rated good."""
+
+
+def rated_answers(
+    connection: sqlite3.Connection, after: str, limit: int, rules: Rules
+) -> tuple[list[RatedAnswer], str | None]:
+    """Return what counts of the feedback in some conversations, and the conversation to continue after, if any.
+
+    Ratings are as they were given. ``after``: a conversation, or "".
+    """
+    rows = connection.execute(
+        "SELECT DISTINCT conversation_id FROM feedback WHERE conversation_id > ? ORDER BY conversation_id LIMIT ?",
+        (after, limit + 1),
+    ).fetchall()
+    names = [name for (name,) in rows[:limit]]
+    reader = Reader(connection)
+    found = []
+    for answer, rating in sorted(feedback.effective_ratings(connection, names).items()):
+        completion_id, choice = answer_named(answer)
+        row = row_of(connection, completion_id)
+        each = _rated(reader, row, choice, rating, rules)
+        opposed = _opposed(connection, reader, row, rules) if each.reward > 0 else ()
+        found.append(RatedAnswer(each, opposed))
+    return found, names[-1] if len(rows) > limit else None
+
+
+def _rated(reader: Reader, row: Any, choice: int, rating: Effective, rules: Rules) -> RatedCompletion:
+    return queries.rated_completion(reader, row, choice, rating, scrub=rules.scrub, teachers=rules.teachers)
+
+
+def _opposed(
+    connection: sqlite3.Connection, reader: Reader, row: Any, rules: Rules
+) -> tuple[dict[str, Any], ...]:
+    """Return the other answers to the context of a good one that were rated bad and can teach."""
+    rows = select(connection, "WHERE node = ? AND id != ? AND reply IS NOT NULL", (row[NODE], row[0]))
+    if not rows:
+        return ()
+    ratings = feedback.effective_ratings(connection, {each[1] for each in rows})
+    bad = (each for each in rows if (rating := ratings.get(each[0])) and (rating.reward or 0.0) < 0)
+    found = (_rated(reader, each, 0, ratings[each[0]], rules) for each in bad)
+    return tuple(each.completion.reply for each in found if each.completion.reply and not each.fault)
