@@ -104,6 +104,7 @@ class Importing:
             answer = self._proxy.post("/burnish/records", {"records": given, "dry_run": self._dry_run})
             for line, outcome in zip(batch, answer["data"][len(before) :], strict=True):
                 _count(report, line, outcome)
+        report.problems.sort(key=lambda problem: problem.order)
         return report
 
 

@@ -65,6 +65,12 @@ class Problem(NamedTuple):
     place: str
     reason: str
 
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sorts problems as their lines are."""
+        words, _, number = self.place.rpartition(" ")
+        return (words, int(number)) if number.isdecimal() else (self.place, 0)
+
 
 @dataclass(slots=True)
 class Found:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.datasets.records import read_record, record_json
-from burnish.proxy.described import described, flat, list_of, optional, page_of
+from burnish.proxy.described import described, flat, list_of, page_of
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
@@ -28,7 +28,7 @@ MOST_RECORDS = 200
 class Given(Body):
     """The body of ``POST /burnish/records``."""
 
-    records: Annotated[list[dict[str, Any]], Field(max_length=MOST_RECORDS)]
+    records: Annotated[list[dict[str, Any]], Field(default_factory=list, max_length=MOST_RECORDS)]
     """Of the same form as the lines of an export."""
     dry_run: StrictBool = False
 
@@ -82,7 +82,7 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
     @described(
         "list [rated answers](data.md#export-for-training-elsewhere) with what counts of their feedback, by "
         "conversation; `limit` counts conversations",
-        flat("RatedAnswers", data=list_of(flat("RatedAnswer", **RATED_ANSWER)), after=optional(str)),
+        flat("RatedAnswers", data=list_of(flat("RatedAnswer", **RATED_ANSWER)), after=str | None),
         query=("limit", "after"),
     )
     async def rated(request: Request) -> Response:

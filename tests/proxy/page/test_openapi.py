@@ -209,6 +209,9 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     await call("POST", "/burnish/adapters/{n}/export", n="1", body={"path": str(tmp_path / "exported")})
     for way in ("pause", "resume"):
         await call("POST", f"/burnish/{way}", body={})
+    records = (await call("GET", "/burnish/records"))["data"]
+    await call("POST", "/burnish/records", body={"records": [*records[:5], {"object": "x"}], "dry_run": True})
+    assert (await call("GET", "/burnish/rated"))["data"]
     await call("GET", "/burnish/users/{user}", user="local")
     await call("DELETE", "/burnish/users/{user}", user="local")
     await call("POST", "/burnish/reset", body={})
