@@ -18,6 +18,9 @@ from burnish.proxy.datasets.reading import FORMATS, OWN, format_of, items_of
 RECORDS_A_BATCH = 50
 """One transaction each, of some tens of milliseconds; requests and ratings wait for it."""
 BYTES_A_BATCH = 4 * 1024 * 1024
+BYTES_A_RECORD = 32 * 1024 * 1024
+"""More than any request that burnish logs."""
+TOO_LARGE = f"it is larger than {BYTES_A_RECORD // 1024**2} MiB"
 UNKNOWN_FORMAT = "none of their lines looks like a format that burnish reads: name it with --format"
 
 
@@ -98,8 +101,11 @@ class Importing:
 
     def send(self, read: Read) -> Report:
         """Raises NotRunning, CommandFailed."""
-        report = Report(read.format, [*read.problems], read.left_out)
-        for batch, before in _batches(read.lines, trial=self._dry_run):
+        sized = [(line, len(json.dumps(line.content))) for line in read.lines]
+        large = [Problem(line.place, TOO_LARGE) for line, size in sized if size > BYTES_A_RECORD]
+        report = Report(read.format, [*read.problems, *large], read.left_out)
+        fitting = [(line, size) for line, size in sized if size <= BYTES_A_RECORD]
+        for batch, before in _batches(fitting, trial=self._dry_run):
             given = [line.content for line in (*before, *batch)]
             answer = self._proxy.post("/burnish/records", {"records": given, "dry_run": self._dry_run})
             for line, outcome in zip(batch, answer["data"][len(before) :], strict=True):
@@ -120,21 +126,22 @@ def _count(report: Report, line: Line, outcome: Mapping[str, Any]) -> None:
             report.unusable[outcome["reason"]] += 1
 
 
-def _batches(lines: Sequence[Line], *, trial: bool) -> Iterator[tuple[list[Line], list[Line]]]:
-    """Yield the batches, each with the answers that it needs besides.
+def _batches(lines: Sequence[tuple[Line, int]], *, trial: bool) -> Iterator[tuple[list[Line], list[Line]]]:
+    """Yield the batches of lines with their sizes, each with the answers that it needs besides.
 
     ``trial``: what an earlier batch brought isn't there, so a batch comes with the answers that it names.
     """
-    answers = {line.content.get("id"): line for line in lines if line.content.get("object") == "completion"}
+    answers = {
+        line.content.get("id"): line for line, _ in lines if line.content.get("object") == "completion"
+    }
     batch: list[Line] = []
-    size = 0
-    for line in lines:
-        length = len(json.dumps(line.content))
-        if batch and (len(batch) >= RECORDS_A_BATCH or size + length > BYTES_A_BATCH):
+    total = 0
+    for line, size in lines:
+        if batch and (len(batch) >= RECORDS_A_BATCH or total + size > BYTES_A_BATCH):
             yield batch, _named(batch, answers) if trial else []
-            batch, size = [], 0
+            batch, total = [], 0
         batch.append(line)
-        size += length
+        total += size
     if batch:
         yield batch, _named(batch, answers) if trial else []
 

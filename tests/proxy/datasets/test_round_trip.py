@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 
+from tests.support import chat_wire
 from tests.support.inprocess import behind
 from tests.support.program import call, said
 from tests.support.upstream import completion, reply
@@ -58,9 +60,14 @@ def address(http: httpx.AsyncClient) -> str:
     return str(http.base_url).rstrip("/")
 
 
+TWO = chat_wire.whole({"content": "Leaves."}, "stop")
+TWO = orjson.dumps(TWO | {"choices": [*TWO["choices"], TWO["choices"][0] | {"index": 1}]})
+"""An answer with two choices."""
+
+
 async def test_everything_comes_back_as_it_was_and_only_once(tmp_path: Path) -> None:
     before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
-    async with behind(tmp_path / "one", reply(completion())) as (http, _):
+    async with behind(tmp_path / "one", reply(TWO)) as (http, _):
         await used(http)
         done = await asyncio.to_thread(
             call, "data", "export", "--as", "jsonl", "--out", str(before), url=address(http)
@@ -86,7 +93,8 @@ async def test_everything_comes_back_as_it_was_and_only_once(tmp_path: Path) -> 
     assert before.read_text() == after.read_text()
     assert {each["imported_from"] for each in listed} == {"burnish"}
     assert [each["text"] for each in instructions["data"]] == ["be brief"]
-    assert found == []  # only the tool said it, and the search reads questions and replies
+    assert {each["id"] for each in found} == {each["id"] for each in listed}
+    assert {each["choice_count"] for each in listed} == {2}
 
 
 async def test_datasets_come_back_as_feedback_that_can_be_learnt(tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
         *((version, {"base_digest": "sha256:other"}, None) for version in (0, 2)),
         (3, {}, None),
         (None, {}, None),
+        *((version, {"imported_from": "burnish"}, None) for version in (0, 2)),
         (2, {"instructions": "What the user asked for before:\n- too long"}, None),
     ],
 )
