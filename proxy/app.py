@@ -32,6 +32,7 @@ from burnish.proxy.feedback.shapes import Fates, rows_json
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
+from burnish.proxy.judging import Judging, judging_routes
 from burnish.proxy.learner.fates import fates_in
 from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.routes import chat_actions, learner_routes, reset_route
@@ -39,6 +40,7 @@ from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.log.usability import Rules
+from burnish.proxy.model_names import DEFAULT_MODEL
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.page import login_routes, openapi_route, page_routes
 from burnish.proxy.page.events import Events, Sources
@@ -253,6 +255,19 @@ class _Parts:
         contest = Contest(self.log, self.engine.swap, self.upstream.name, relay) if self.engine else None
         return Duels(self.log, contest, self.why_not, self.rules, self.on_feedback)
 
+    def judging(self, relay: Relay) -> Judging:
+        # Not the live version: it learns from the judge.
+        base = f"{self.learning.base[0]}@base" if self.learning else DEFAULT_MODEL
+        return Judging(
+            self.log,
+            relay,
+            self.config,
+            self.rules,
+            base_model=base,
+            upstream=self.upstream.name,
+            on_feedback=self.on_feedback,
+        )
+
     def learner_status(self) -> dict[str, Any]:
         return self.learning.learner.status() if self.learning else {"state": "off", "reason": self.why_not}
 
@@ -403,6 +418,7 @@ def _routes(parts: _Parts, relay: Relay) -> list[Route]:
         *instruction_routes(log, parts.instructions, parts.live),
         *duel_routes(parts.duels(relay)),
         *record_routes(log, parts.on_imported, parts.rules),
+        *judging_routes(parts.judging(relay), log, parts.config.data_dir),
         reset_route(parts.start_over),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

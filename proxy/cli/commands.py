@@ -63,6 +63,7 @@ COMMANDS = {
     "adapters": _Entry("adapters:app", "List, show, promote and roll back versions."),
     "reset": _Entry("reset:reset", "Start learning over: back to the base model, without the ratings so far."),
     "instructions": _Entry("instructions:app", "List and change the instructions that are added to the system prompt."),
+    "judge": _Entry("judge:app", "Have a model judge answers by your principles (AI feedback)."),
     "backup": _Entry("keep:backup", "Copy the log into a file and check the copy. burnish may be running."),
     "export": _Entry("keep:export", "Write everything the log holds about one user: requests, answers, ratings …"),
     "data": _Entry("data:app", "Export datasets for training elsewhere; import ratings from other programs."),

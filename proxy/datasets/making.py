@@ -19,7 +19,6 @@ from burnish.proxy.ids import made_id
 from burnish.proxy.log.tree import digest
 from burnish.proxy.plain import plain
 
-JUDGE_WEIGHT = 0.3
 """A program's judgement counts less than a person's."""
 DEMONSTRATION = "demonstration"
 """The tag of ratings of answers that no model gave."""
@@ -192,7 +191,7 @@ def _feedback(source: str, said: Said, ids: Mapping[str, str]) -> dict[str, Any]
         "scope": said.scope,
         "source": said.source,
         "rater": _person(source, said.user),
-        "weight": JUDGE_WEIGHT if said.source == "judge" else 1.0,
+        "weight": 1.0,
         "tags": [DEMONSTRATION] if said.demonstration else [],
         "idempotency_key": f"import:{digest(content).hex()}",
     }

@@ -11,7 +11,7 @@ import orjson
 from burnish.proxy.described import flat, list_of, optional
 from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.log.tree import text_of
-from burnish.proxy.log.usability import Rules, obstacle_of, usability
+from burnish.proxy.log.usability import Rules, obstacle_of, overruled, usability
 from burnish.proxy.records import (
     Asked,
     Choice,
@@ -152,7 +152,7 @@ def _usability(heard: Heard, completion: Completion, rules: Rules) -> Usability:
         return Usability(usable=False, reason="taken back")
     if feedback.superseded_by:
         return Usability(usable=False, reason=f"replaced by a later rating, {feedback.superseded_by}")
-    if not heard.counts:
+    if not heard.counts and not overruled(feedback.draft, completion):
         return Usability(
             usable=False, reason="later feedback, or a rating of this answer alone, counts instead"
         )

@@ -13,6 +13,7 @@ import orjson
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.ratings import Effective, Place, Rater, covered, effective, for_training
+from burnish.proxy.log.ratings import agreement_with_judges as judge_agreement
 from burnish.proxy.log.ratings import raters as rater_reports
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
@@ -241,6 +242,12 @@ def effective_ratings(
 def raters(connection: sqlite3.Connection) -> list[Rater]:
     """Return all raters, those with most ratings first, and how far they agree."""
     return rater_reports(*in_conversations(connection, None, {}))
+
+
+def agreement_with_judges(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return on how many answers judges and people agree, and how many answers both found good or bad."""
+    rows = connection.execute("SELECT DISTINCT conversation_id FROM feedback WHERE source = 'judge'")
+    return judge_agreement(*in_conversations(connection, {name for (name,) in rows}))
 
 
 def given_in(connection: sqlite3.Connection, conversations: Iterable[str] | None) -> list[Feedback]:

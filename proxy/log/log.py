@@ -170,6 +170,7 @@ class Log:
     judged_feedbacks = _reads(listings.feedbacks)
     rated = _reads(queries.rated, "learning")
     raters = _reads(feedback_table.raters)
+    agreement_with_judges = _reads(feedback_table.agreement_with_judges)
 
     async def completion(self, completion_id: str) -> Completion:
         """Return one completion with its context, by our ID or the upstream's. Raises NotFound, Conflict.

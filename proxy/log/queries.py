@@ -197,7 +197,7 @@ def rated_completion(
     return RatedCompletion(
         completion=record,
         reward=rating.reward or 0.0,
-        weight=rating.weight if rating.reward is not None else 1.0,
+        weight=rating.weight,
         feedback_ids=rating.feedback_ids,
         comment=rating.comment,
         correction=rating.correction,

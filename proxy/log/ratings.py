@@ -3,7 +3,8 @@
 A rating that was undone doesn't count, nor one that the same rater replaced. A rating of a turn or a conversation
 counts for all completions of its branch up to the rating, unless they have one of their own. They share its weight, so
 one opinion counts once. Comments, corrections and comparisons belong to their own completion only. Several raters give
-the weighted mean. All raters that one key names weigh together as one: a client may name as many as it likes.
+the weighted mean. All raters that one key names weigh together as one: a client may name as many as it likes. A judge
+is heard only of answers that no person said anything of.
 
 Clients see ratings as they were given. Training uses ``for_training``, which weights raters and normalises grades.
 """
@@ -18,11 +19,13 @@ from typing import NamedTuple
 
 from burnish.proxy.records import Feedback, FeedbackDraft, Scope, Source, Voice
 
-# A person's behaviour is a weaker sign than a rating.
+# A person's behaviour is a weaker sign than a rating, and so is what a model thinks.
 SOURCE_WEIGHTS: Mapping[Source, float] = {
-    **{"human": 1.0, "judge": 1.0, "environment": 1.0, "duel": 1.0},
-    "implicit": 0.3,
+    **{"human": 1.0, "environment": 1.0, "duel": 1.0},
+    **{"judge": 0.3, "implicit": 0.3},
 }
+PEOPLE: frozenset[Source] = frozenset({"human", "duel", "implicit"})
+"""Sources behind which a person is."""
 GRADED = frozenset({"likert", "scalar"})
 """Scales that raters use differently; good and bad mean the same to all."""
 # With fewer grades, a mean and a deviation say more of chance than of the rater.
@@ -57,7 +60,8 @@ class Effective:
     reward: float | None
     """None when it was only commented on."""
     weight: float
-    """Sum over the raters; those of one key count as the weightiest of them."""
+    """Sum over the raters; those of one key count as the weightiest of them. Without a rating: that of the weightiest
+    comment, correction or comparison."""
     feedback_ids: tuple[str, ...]
     comment: str | None
     correction: str | None
@@ -122,15 +126,42 @@ def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str
     ``feedback`` comes earliest first, complete for the conversations of ``places``.
     """
     ways = _Ways(places)
-    about: dict[str, list[Feedback]] = defaultdict(list)
+    about: dict[str, list[_Share]] = defaultdict(list)
     for each in feedback:
         if each.undone_at is None and each.superseded_by is None and each.draft.completion_id in ways.places:
             covered = ways.covered_by(each)
-            shared = replace(each, draft=replace(each.draft, weight=each.draft.weight / len(covered)))
             for answer in covered:
-                about[answer].append(shared)
-    found = {answer: _summed(answer, given) for answer, given in about.items()}
+                about[answer].append(_Share(each, each.draft.weight / len(covered)))
+    by_people = _heard_from_people(about)
+    found = {
+        answer: _summed(answer, [each for each in given if not (answer in by_people and each.by_judge)])
+        for answer, given in about.items()
+    }
     return {answer: rating for answer, rating in found.items() if rating.feedback_ids}
+
+
+class _Share(NamedTuple):
+    """A piece of feedback, and its weight for one of the answers that it covers."""
+
+    feedback: Feedback
+    weight: float
+
+    @property
+    def draft(self) -> FeedbackDraft:
+        return self.feedback.draft
+
+    @property
+    def by_judge(self) -> bool:
+        return self.draft.source == "judge"
+
+
+def _heard_from_people(about: Mapping[str, Iterable[_Share]]) -> set[str]:
+    """Return the answers that a person said something of, also those that they found worse than another one."""
+    found = set()
+    for answer, given in about.items():
+        for draft in (each.draft for each in given if each.draft.source in PEOPLE):
+            found |= {answer, draft.preferred_over or answer}
+    return found
 
 
 def covered(feedback: Feedback, places: Iterable[Place]) -> list[str]:
@@ -188,26 +219,25 @@ class _Ways:
             yield place
 
 
-def _summed(answer: str, given: Sequence[Feedback]) -> Effective:
+def _summed(answer: str, given: Sequence[_Share]) -> Effective:
     """Return what feedback that covers an answer comes to, earliest first."""
     rated = [each for each in given if each.draft.reward is not None]
     narrowest = min((NARROWEST_FIRST.index(each.draft.scope) for each in rated), default=0)
     # Of one rater, who may have rated a turn at several of its answers, the last word counts.
     heeded = [each for each in rated if NARROWEST_FIRST.index(each.draft.scope) == narrowest]
     counting = list({each.draft.voice: each for each in heeded}.values())
-    own = [each for each in reversed(given) if each.draft.answer == answer]
+    own = [each.feedback for each in reversed(given) if each.draft.answer == answer]
     comment = next((each for each in own if each.draft.comment), None)
     correction = next((each for each in own if each.draft.correction), None)
     preferred = {over: each for each in reversed(own) if (over := each.draft.preferred_over)}
-    opinions = _opinions_of(counting)
-    weight = sum(weight for _, weight in opinions)
-    total = sum(reward * weight for reward, weight in opinions)
     # The latest pair first: if nothing else was said, the answer counts as new with each further one.
     pairs = sorted(preferred.values(), key=lambda each: each.id, reverse=True)
-    used = [*counting, *(each for each in (comment, correction) if each), *pairs]
+    words = [*(each for each in (comment, correction) if each), *pairs]
+    reward, weight = _mean(_opinions_of(counting))
+    used = [*(each.feedback for each in counting), *words]
     return Effective(
-        reward=total / weight if counting else None,
-        weight=weight,
+        reward=reward,
+        weight=max((each.draft.weight for each in words), default=0.0) if reward is None else weight,
         feedback_ids=tuple(dict.fromkeys(each.id for each in used)),
         comment=comment.draft.comment if comment else None,
         correction=correction.draft.correction if correction else None,
@@ -215,16 +245,22 @@ def _summed(answer: str, given: Sequence[Feedback]) -> Effective:
     )
 
 
-def _opinions_of(counting: Sequence[Feedback]) -> list[tuple[float, float]]:
+def _mean(opinions: Sequence[tuple[float, float]]) -> tuple[float | None, float]:
+    """Return the weighted mean of rewards and the sum of their weights; None for no rewards."""
+    weight = sum(weight for _, weight in opinions)
+    return (sum(reward * weight for reward, weight in opinions) / weight if opinions else None), weight
+
+
+def _opinions_of(counting: Sequence[_Share]) -> list[tuple[float, float]]:
     """Return rewards and weights: one for each rater, and one for all raters of a key."""
-    groups: dict[Voice | str, list[FeedbackDraft]] = defaultdict(list)
+    groups: dict[Voice | str, list[_Share]] = defaultdict(list)
     for each in counting:
-        groups[each.draft.given_with or each.draft.voice].append(each.draft)
+        groups[each.draft.given_with or each.draft.voice].append(each)
     return [
         (
-            sum(draft.weight * (draft.reward or 0.0) for draft in group)
-            / sum(draft.weight for draft in group),
-            max(draft.weight for draft in group),
+            sum(each.weight * (each.draft.reward or 0.0) for each in group)
+            / sum(each.weight for each in group),
+            max(each.weight for each in group),
         )
         for group in groups.values()
     ]
@@ -278,6 +314,21 @@ def _rater(name: str, feedback: Sequence[Feedback], places: Sequence[Place]) -> 
         agreed=sum(one == another for one, another in both),
         by_chance=(mine * theirs + (count - mine) * (count - theirs)) / count if count else 0.0,
     )
+
+
+def agreement_with_judges(feedback: Sequence[Feedback], places: Iterable[Place]) -> tuple[int, int]:
+    """Return on how many answers judges and people agree, and how many answers both found good or bad.
+
+    Judges often only compare: an answer that they corrected is bad to them, one that they prefer to another is good.
+    """
+    places = list(places)
+    by_judges = effective([each for each in feedback if each.draft.source == "judge"], places)
+    judges = {
+        answer: each.reward > 0 if each.reward else not each.correction for answer, each in by_judges.items()
+    }
+    people = _opinions(effective([each for each in feedback if each.draft.source in PEOPLE], places))
+    both = judges.keys() & people.keys()
+    return sum(judges[answer] == people[answer] for answer in both), len(both)
 
 
 def _opinions(ratings: Mapping[str, Effective]) -> dict[str, bool]:

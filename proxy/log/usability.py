@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from burnish.proxy.log.credentials import holds_credential
-from burnish.proxy.log.ratings import Effective
+from burnish.proxy.log.ratings import PEOPLE, Effective
 from burnish.proxy.records import Beside, Completion, Fault, FeedbackDraft, Outcome, Usability, Worse
 from burnish.training.job import OBJECTIVES, Objective
 from burnish.training.presets import NOTHING, teaches
@@ -37,6 +37,7 @@ FAULTS: Mapping[Fault, str] = {
 NEUTRAL = "a rating in the middle teaches only once you have given eight grades that differ"
 ON_GOOD = "only comments on answers that weren't good do"
 NO_WEIGHT = "train.rater_weights gives this rater no weight"
+OVERRULED = "a person said something of this answer, which counts instead of a judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def usability(
     """
     if not rules.rater_weights.get(draft.rater, 1.0):
         return Usability(usable=False, reason=NO_WEIGHT)
+    if overruled(draft, completion):
+        return Usability(usable=False, reason=OVERRULED)
     obstacles, notes = dict(_obstacles(draft, completion, worse, rules)), []
     if draft.reward is not None:
         each = [obstacles["rating"], *(_why_not(other, rules) for other in beside)]
@@ -154,6 +157,16 @@ def usability(
         return Usability(usable=False, reason=_joined(filter(None, obstacles.values())))
     notes += [f"the {part} can't teach: {why}" for part, why in obstacles.items() if why]
     return Usability(usable=True, reason="; ".join(notes) or None)
+
+
+def overruled(draft: FeedbackDraft, completion: Completion) -> bool:
+    """Whether feedback is a judge's, and a person said something of the same answer that counts."""
+    return draft.source == "judge" and any(
+        each.counts
+        and each.feedback.draft.source in PEOPLE
+        and (each.feedback.draft.choice == draft.choice or draft.completion_id != completion.id)
+        for each in completion.feedback
+    )
 
 
 def _why_not(other: Beside, rules: Rules) -> str | None:

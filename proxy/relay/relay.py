@@ -37,6 +37,7 @@ from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.history import Ratings, freed
+from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import Gist, gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
@@ -153,7 +154,9 @@ class Relay:
             named_at=gist.named_at if gist else None,
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
-        self.flights[flight.id] = flight
+        unlogged = scope.get(UNLOGGED, False)
+        if not unlogged:
+            self.flights[flight.id] = flight
         try:
             async with Client(scope) as client:
                 attempt = self._attempt(flight, scope, send, client)
@@ -162,8 +165,9 @@ class Relay:
             error.headers.append((COMPLETION_ID, flight.id.encode()))
             raise
         finally:
-            del self.flights[flight.id]
-            self._log.capture(flight.finish())
+            if not unlogged:
+                del self.flights[flight.id]
+                self._log.capture(flight.finish())
 
     async def _read(self, surface: Surface, path: str, body: bytes) -> tuple[Json, ChatRequest, Gist | None]:
         """Return the body of a completion and what it asks; without the conversation if the child process read it."""
@@ -193,7 +197,7 @@ class Relay:
             flight.served_by(target)
             try:
                 body, named_at = flight.body, flight.named_at
-                if self._instructions.on:
+                if self._instructions.on and not scope.get(UNLOGGED):
                     body, named_at = await self._with_instructions(flight, target)
                 with await self._send(flight, scope, target, body, named_at) as response:
                     # 404: the engine was restarted without the version; reconciling loads it again.

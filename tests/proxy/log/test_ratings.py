@@ -227,7 +227,8 @@ def test_all_raters_of_a_key_weigh_as_the_weightiest_of_them(
     both = effective(with_key(one_key, "a") + with_key(another, "b"), places)
     for name, found in both.items():
         opinions = [each for each in (one.get(name), two.get(name)) if each and each.reward is not None]
-        assert found.weight == sum(each.weight for each in opinions)
+        if opinions:
+            assert found.weight == sum(each.weight for each in opinions)
         assert all(each.weight <= 3.0 for each in opinions)
         if opinions:
             total = sum(each.weight * (each.reward or 0) for each in opinions)
@@ -392,3 +393,75 @@ async def test_training_hears_raters_by_their_weights_and_the_log_shows_what_was
     (only,) = await log.rated({"bob": 0})
     assert (only.reward, only.weight) == (1.0, 1.0)
     assert await log.rated({"ann": 0, "bob": 0}) == []
+
+
+async def test_words_without_a_rating_weigh_as_much_as_their_rater_and_source_do(log: Log):
+    whole, half, guess, critique = (capture(log, [user(text)]) for text in "abcd")
+    worse = capture(log, [user("c")], "worse")
+    await rate(log, whole, None, comment="hm", scope="turn")
+    await rate(log, half, None, correction="short", weight=0.5)
+    await rate(log, guess, None, preferred_over=worse, source="implicit")
+    await rate(log, critique, None, comment="long", correction="short", source="judge", rater="judge")
+    assert [each.weight for each in await log.rated()] == [1.0, 0.5, 0.3, 0.3]
+
+
+PERSONS: list[dict[str, Any]] = [
+    {"reward": 1.0},
+    {"reward": 0.1, "weight": 0.01},
+    {"reward": 1.0, "scope": "turn"},
+    {"reward": 1.0, "scope": "conversation"},
+    {"reward": 1.0, "source": "implicit"},
+    {"reward": None, "comment": "too long"},
+    {"reward": None, "correction": "shorter"},
+]
+JUDGES: list[dict[str, Any]] = [
+    {"reward": -1.0},
+    {"reward": -1.0, "weight": 100.0},
+    {"reward": None, "comment": "breaks 2", "correction": "mine"},
+]
+
+
+@pytest.mark.parametrize("first", ["person", "judge"])
+@pytest.mark.parametrize("judges", JUDGES)
+@pytest.mark.parametrize("persons", PERSONS)
+def test_a_judge_never_overrules_or_dilutes_a_person(
+    persons: dict[str, Any], judges: dict[str, Any], first: str
+):
+    person = FeedbackDraft("c0", "rl", **persons)
+    judge = FeedbackDraft("c0", "rl", source="judge", rater="judge", **judges)
+    drafts = [person, judge] if first == "person" else [judge, person]
+    given_ = [Feedback(f"fb_{n}", float(n) + 9, "conv0", draft) for n, draft in enumerate(drafts)]
+    alone = [each for each in given_ if each.draft is person]
+    assert effective(given_, places) == effective(alone, places)
+    undone = [replace(each, undone_at=1.0) if each.draft is person else each for each in given_]
+    assert effective(undone, places)["c0"].reward == judges["reward"], "then the judge is heard again"
+
+
+@given(feedback, feedback)
+def test_whatever_judges_say_what_people_said_comes_to_the_same(
+    people: list[Feedback], others: list[Feedback]
+):
+    judges = [
+        replace(each, id=f"j{each.id}", draft=replace(each.draft, source="judge", rater="judge"))
+        for each in others
+    ]
+    alone, together = effective(people, places), effective([*judges, *people], places)
+    assert {name: together[name] for name in alone} == alone
+    assert effective([*people, *judges], places) == together
+
+
+def test_a_judge_is_not_heard_of_an_answer_that_a_person_found_worse_than_another():
+    person = FeedbackDraft("c1", "rl", preferred_over="c0")
+    judge = FeedbackDraft("c0", "rl", reward=1.0, source="judge", rater="judge")
+    given_ = [Feedback(f"fb_{n}", 9.0, "conv0", draft) for n, draft in enumerate([judge, person])]
+    assert effective(given_, places).keys() == {"c1"}
+    assert effective(given_[:1], places).keys() == {"c0"}
+
+
+async def test_what_an_environment_found_and_a_judge_thinks_both_count(log: Log):
+    made = capture(log, [user("hi")])
+    await rate(log, made, 1.0, source="environment", rater="tests")
+    await rate(log, made, -1.0, source="judge", rater="judge")
+    (rated,) = await log.rated()
+    assert rated.weight == pytest.approx(1.3)
+    assert rated.reward == pytest.approx(0.7 / 1.3)

@@ -196,7 +196,7 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     await call("DELETE", "/burnish/instructions/{id}", id=listed["data"][0]["id"])
     for path in (
         "/", "/healthz", "/metrics", "/burnish/status", "/burnish/config", "/burnish/raters", "/burnish/runs",
-        "/burnish/adapters", "/burnish/adapters/traffic", "/burnish/agents", "/burnish/duels",
+        "/burnish/adapters", "/burnish/adapters/traffic", "/burnish/agents", "/burnish/duels", "/burnish/judge",
         "/burnish/openapi.json", "/burnish/whoami",
     ):  # fmt: skip
         await call("GET", path)
