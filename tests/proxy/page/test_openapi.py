@@ -194,9 +194,11 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     await call("PATCH", "/burnish/instructions/{id}", id=added["id"], body={"text": "Be very brief."})
     listed = await call("GET", "/burnish/instructions")
     await call("DELETE", "/burnish/instructions/{id}", id=listed["data"][0]["id"])
+    await call("POST", "/burnish/judge", body={"count": 1, "principles": "- Be brief."})
+    assert (await call("GET", "/burnish/judge"))["data"]
     for path in (
         "/", "/healthz", "/metrics", "/burnish/status", "/burnish/config", "/burnish/raters", "/burnish/runs",
-        "/burnish/adapters", "/burnish/adapters/traffic", "/burnish/agents", "/burnish/duels", "/burnish/judge",
+        "/burnish/adapters", "/burnish/adapters/traffic", "/burnish/agents", "/burnish/duels",
         "/burnish/openapi.json", "/burnish/whoami",
     ):  # fmt: skip
         await call("GET", path)
