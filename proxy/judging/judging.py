@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from burnish.proxy.config import Config
-from burnish.proxy.errors import Conflict
+from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import completion_id
 from burnish.proxy.judging import reports
 from burnish.proxy.judging.asking import OF_THE_UPSTREAM, Asker, Judge
@@ -160,14 +160,16 @@ class Judging:
         for _ in range(0, LOOKED_AT, PAGE):
             page = await self._log.completions(PAGE, before, Filters())
             for each in page:
-                yield await self._log.completion(each.id)
+                with suppress(NotFound):  # erased in this moment
+                    yield await self._log.completion(each.id)
             if len(page) < PAGE:
                 return
             before = page[-1].id
 
     async def _store(self, plan: Plan, case: Case, found: Judgement, asker: Asker) -> Feedback | None:
         """Store a preference, and take back what the judge said by earlier principles."""
-        if found.outcome == "failed":
+        erased = not await self._log.existing([case.completion.id])
+        if found.outcome == "failed" or erased:
             return None
         for each in case.replaced:
             self._on_feedback(await self._log.undo_feedback(each.id))

@@ -289,6 +289,21 @@ async def test_a_model_that_refuses_usual_parameters_is_asked_without_them(here:
     assert len(here.model.asked) == 4, "the second time it is asked without them at once"
 
 
+async def test_what_is_erased_while_it_is_judged_stays_erased(here: World) -> None:
+    here.model.pick = lambda a, b: "A" if len(a) > len(b) else "B"
+
+    async def erases(request: Received, writer: asyncio.StreamWriter) -> None:
+        here.model.fails = None
+        await here.http.delete("/burnish/users/alice")
+        await here.model(request, writer)
+
+    await here.ask(**{"x-burnish-user": "alice"})
+    here.model.fails = erases
+    _, (judgement,), report = await here.judge()
+    assert (judgement["outcome"], report["stored"]) == ("reply", 0)
+    assert (await logged(here.http), await ratings(here.http)) == ([], [])
+
+
 async def test_people_come_first_whenever_they_speak(here: World) -> None:
     rated, commented, later = [await here.ask(f"What is tea {name}?") for name in "abc"]
     await here.say(rated, rating="good")
