@@ -58,7 +58,7 @@ def test_habits_that_chance_does_not_explain_are_said() -> None:
 
 @pytest.mark.parametrize(
     ("count", "of", "lower", "upper"),
-    # The Wilson column of Newcombe 1998 (doi:10.1002/(SICI)1097-0258(19980430)17:8<857::AID-SIM777>3.0.CO;2-E), table I.
+    # Method 3 in table I of Newcombe 1998, "Two-sided confidence intervals for the single proportion".
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
 )
 def test_the_interval_is_wilsons(count: int, of: int, lower: float, upper: float) -> None:
