@@ -19,7 +19,6 @@ from burnish.proxy.ids import made_id
 from burnish.proxy.log.tree import digest
 from burnish.proxy.plain import plain
 
-"""A program's judgement counts less than a person's."""
 DEMONSTRATION = "demonstration"
 """The tag of ratings of answers that no model gave."""
 UNREAD = "feedback on an answer that can't be read"
