@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -26,6 +25,7 @@ from burnish.adapters.hosts.base import ManagedKind
 from burnish.adapters.hosts.model_file import OLLAMA
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.model_names import DEFAULT_MODEL
+from burnish.proxy.setting_faults import explain
 from burnish.proxy.settings import ENV_PREFIX, Sources, merge
 from burnish.proxy.tables import (
     LITELLM,
@@ -38,17 +38,6 @@ from burnish.proxy.tables import (
     UpstreamName,
     upstream_url,
 )
-
-PLAIN_FAULTS = {
-    "int_parsing": "must be a whole number",
-    "float_parsing": "must be a number",
-    "bool_parsing": "must be true or false",
-    "string_type": "must be a text",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-    "missing": "is missing: set it",
-}
 
 
 def default_data_dir() -> Path:
@@ -409,24 +398,4 @@ def load_config(
     try:
         return Config.model_validate(given)
     except ValidationError as error:
-        raise ConfigError("the configuration is wrong:\n" + _explain(error)) from error
-
-
-def _explain(error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors(include_url=False):
-        *above, last = problem["loc"] or ("configuration",)
-        message = PLAIN_FAULTS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
-        if last == "[key]":
-            above, last = above[:-1], above[-1]
-            message = "a name has at most 40 characters: the letters a to z, digits, and - or _ between them"
-        key = ".".join(map(str, (*above, last)))
-        # A whole table may hold a key.
-        silent = "key" in key or not problem["loc"] or isinstance(problem["input"], dict)
-        lines.append(f"  {key}: {message}" + ("" if silent else f" (given: {_shown(problem['input'])})"))
-    return "\n".join(lines)
-
-
-def _shown(value: Any) -> str:
-    """Return a wrong value without the user and the password of a URL."""
-    return re.sub(r"[^\s,]+@", "…@", repr(value))
+        raise ConfigError("the configuration is wrong:\n" + explain(error, Config)) from error

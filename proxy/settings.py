@@ -1,8 +1,8 @@
 """Settings as they are given: the file, then ``.env``, then the environment, which wins. Misspelt names are refused.
 
 Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of a table such as ``[train]`` take two
-underscores (``BURNISH_TRAIN__MIN_RATINGS``), as do the names of tables such as ``[upstreams.cloud]``
-(``BURNISH_UPSTREAMS__CLOUD__URL``). The file is TOML with the same keys.
+underscores (``BURNISH_TRAIN__MIN_RATINGS``, ``BURNISH_TRAIN__ADVANCED__ALPHA``), as do the names of tables such as
+``[upstreams.cloud]`` (``BURNISH_UPSTREAMS__CLOUD__URL``). The file is TOML with the same keys.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from io import StringIO
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 from burnish.proxy.errors import ConfigError
@@ -32,18 +34,26 @@ class Sources:
     def __init__(self, schema: type[BaseModel]) -> None:
         self._keys = schema.model_fields
         self.tables: dict[str, type[BaseModel]] = {}
+        """By their names in the file; those in a table are called "train.advanced"."""
         self.named: dict[str, type[BaseModel]] = {}
         """Tables of which there may be any number, each with a name: ``[upstreams.NAME]``."""
         for name, field in self._keys.items():
             kind, of_each = field.annotation, get_args(field.annotation)[-1:]
             if isinstance(kind, type) and issubclass(kind, BaseModel):
-                self.tables[name] = kind
+                self._add_table(name, kind)
             elif (
                 get_origin(kind) is dict
                 and isinstance(of_each[0], type)
                 and issubclass(of_each[0], BaseModel)
             ):
                 self.named[name] = of_each[0]
+
+    def _add_table(self, path: str, kind: type[BaseModel]) -> None:
+        self.tables[path] = kind
+        for name, field in kind.model_fields.items():
+            inner = field.annotation
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                self._add_table(f"{path}.{name}", inner)
 
     def read(self, file: Path, environment: Mapping[str, str], *, dotenv: bool = True) -> dict[str, Any]:
         given = self._from_file(file)
@@ -72,6 +82,8 @@ class Sources:
         if (key in self.tables or key in self.named) and isinstance(value, dict):
             for each, inner in value.items():
                 yield f"{key}.{each}"
+                if f"{key}.{each}" in self.tables:
+                    yield from self._inside(f"{key}.{each}", inner)
                 if key in self.named and isinstance(inner, dict):
                     yield from (f"{key}.{each}.{name}" for name in inner)
 
@@ -101,9 +113,15 @@ class Sources:
         if first in self.named:
             *_, key = "", *rest[1:2]
             return not key or key in self.named[first].model_fields
-        if not rest:
-            return first in self._keys
-        return first in self.tables and rest[0] in self.tables[first].model_fields
+        keys, (key, *_) = self._keys_of((first, *rest))
+        return not key or key in keys
+
+    def _keys_of(self, parts: Sequence[str]) -> tuple[Mapping[str, FieldInfo], Sequence[str]]:
+        """Return the keys of the innermost table that a name leads into, and the rest of the name ("" at its end)."""
+        for cut in range(len(parts), 0, -1):
+            if table := self.tables.get(".".join(parts[:cut])):
+                return table.model_fields, (*parts[cut:], "")
+        return self._keys, (*parts, "") if len(parts) == 1 else (".".join(parts), "")
 
     def _refuse_if_misspelt(self, variable: str, key: str) -> None:
         if new := RENAMED.get(key):
@@ -140,10 +158,20 @@ class Sources:
         return next(iter(get_close_matches(key, self._names(key), n=1)), None)
 
     def _is_json(self, tables: Sequence[str], key: str) -> bool:
-        if not tables and key in self.tables:
+        if ".".join((*tables, key)) in self.tables:
             return True
-        keys = (self.tables | self.named)[tables[0]].model_fields if tables else self._keys
-        return key in keys and get_origin(keys[key].annotation) in (tuple, dict)
+        if tables and tables[0] in self.named:
+            keys: Mapping[str, FieldInfo] = self.named[tables[0]].model_fields
+        else:
+            keys, _ = self._keys_of((*tables, key))
+        return key in keys and _is_list_or_table(keys[key].annotation)
+
+
+def _is_list_or_table(annotation: Any) -> bool:
+    kind = get_origin(annotation)
+    if kind in (tuple, dict):
+        return True
+    return kind in (Union, UnionType, Annotated) and any(map(_is_list_or_table, get_args(annotation)))
 
 
 def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from burnish.proxy.advanced import AdvancedConfig
 from burnish.proxy.model_names import plain
 
 
@@ -142,12 +143,14 @@ class TrainConfig(BaseModel):
         description="Older ratings that a run repeats for each new one, so they aren't forgotten.",
     )
     learning_rate: float | None = Field(
-        None, gt=0, lt=1, description="Overrides the preset, which is lower for wider models."
+        None, gt=0, lt=0.1, description="Overrides the preset, which is lower for wider models."
     )
     epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
     batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
     rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")
-    kl_beta: float | None = Field(None, ge=0, description="Overrides the preset: weight of the KL term.")
+    kl_beta: float | None = Field(
+        None, ge=0, le=100, description="Overrides the preset: weight of the KL term."
+    )
     keep_versions: int = Field(
         20,
         ge=1,
@@ -156,6 +159,7 @@ class TrainConfig(BaseModel):
     )
     threads: int | None = Field(None, ge=1, description="Threads of the trainer (default: half the cores).")
     seed: int = Field(0, description="Seed of a run.")
+    advanced: AdvancedConfig = AdvancedConfig()
 
     def overrides(self) -> dict[str, Any]:
         """Return the hyperparameters that the user set; they override the preset."""
@@ -169,7 +173,8 @@ class TrainConfig(BaseModel):
             "label_noise",
             "rehearsed",
         )
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        own = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return own | self.advanced.overrides()
 
 
 class LogConfig(BaseModel):

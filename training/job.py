@@ -20,100 +20,47 @@ Importable without torch.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from burnish.adapters import durable
 from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
 from burnish.adapters.replies import left_in_text
 from burnish.training.errors import JobError
+from burnish.training.hyperparameters import (
+    OBJECTIVES,
+    Hyperparameters,
+    LossName,
+    ModelSize,
+    Objective,
+    known_objective,
+)
 
-_Model = TypeVar("_Model", bound=BaseModel)
+__all__ = [
+    "OBJECTIVES",
+    "Evaluation",
+    "Hyperparameters",
+    "JobDirectory",
+    "JobSpec",
+    "LossName",
+    "ModelSize",
+    "Objective",
+    "Quantize",
+    "Related",
+    "Rollout",
+    "Sample",
+    "TrainResult",
+    "known_objective",
+]
 
 Quantize = Literal["none", "8bit", "4bit"]
-OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid")
-IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
-
-
-def known_objective(name: str, names: Sequence[str] = OBJECTIVES) -> str:
-    """Return one of ``names`` or an import path unchanged. Raises ValueError when it is neither."""
-    if name in names or IMPORT_PATH.fullmatch(name):
-        return name
-    raise ValueError(
-        f"{name!r} is not an objective; expected {', '.join(names)}, or the import path of a loss, module:function"
-    )
-
-
-LossName = str
-"""A loss of ``training.objectives``, or the import path of another: "mis_po", "my_losses:margin"."""
-Objective = Annotated[str, AfterValidator(known_objective)]
-"""What a run learns by: one of ``OBJECTIVES``, or the import path of a loss for rated replies.
-
-"critique" learns from comments, "hybrid" from ratings and comments."""
-Baseline = Literal["batch", "ema"]
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Hyperparameters(_Record):
-    """The settings of a run; a preset fills those that the user leaves out (training.presets)."""
-
-    learning_rate: float = 4e-4
-    epochs: int = 8
-    """At most; ``kl_stop`` usually ends a run before."""
-    batch_size: int = 8
-    rank: int = 16
-    alpha: int = 16
-    kl_beta: float = 0.0
-    """Weight of the KL to the reference policy."""
-    beta: float = 0.1
-    """Scale of the implicit reward in ``kto`` and ``dpo``."""
-    baseline: Baseline = "batch"
-    """Of ``mis_po``. "batch": rewards are normalised over the run's ratings. "ema": a reward counts by its difference
-    from the moving average of the rewards before it (training.rewards)."""
-    teacher_samples: int = 4
-    """Replies sampled for each comment, with the comment in the prompt."""
-    teacher_kept: int = 2
-    """How many of those are learnt from, at most."""
-    kl_stop: float = 0.15
-    """Training has learnt enough when KL per token to the reference policy (nats), mean over an epoch's worth of
-    steps, exceeds it. Users differ in how much a step teaches; this evens out how far a run goes."""
-    token_band: tuple[float, float] = (0.5, 2.0)
-    """Tokens whose ratio policy/behaviour leaves this band carry no gradient."""
-    trajectory_band: tuple[float, float] = (0.994, 1.002)
-    """Band of the geometric-mean ratio of a whole reply."""
-    label_noise: float = Field(0.3, ge=0, le=0.45)
-    """Share of ratings expected to be mistaken, before any is looked at. A rating counts as far as the other ratings
-    bear it out (training.agreement); 0: every rating is believed. Where a fifth are mistaken, .2 did not always find
-    them; where none are, and where nothing shows which, more costs nothing."""
-    rehearsed: int = Field(0, ge=0)
-    """Plain questions in each step, on which the base model's answers are held (training.rehearsal); 0: none."""
-    max_grad_norm: float = 1.0
-    max_tokens: int = 2048
-    """Longer conversations lose their oldest tokens; the reply is kept whole."""
-    micro_batch_tokens: int = 256
-    """Tokens in one forward pass; bounds the memory. A single conversation may be longer: it then trains slower. An
-    NVIDIA GPU with room takes up to 16 times as many (training.device)."""
-
-
-class ModelSize(_Record):
-    """The properties of a base model that determine hyper-parameters."""
-
-    hidden: int
-    """Width of the residual stream."""
-    layers: int
-    parameters: int
-    """All of them, also those that a token does not pass."""
-    experts: int = 0
-    """In each layer of a mixture; 0 = a dense model."""
-    experts_used: int = 0
-    """How many of them a token passes; 0 = a dense model, or unknown."""
 
 
 class JobSpec(_Record):
@@ -164,8 +111,7 @@ class Sample(_Record):
     """The assistant message that was produced, byte for byte: {"role": "assistant", "content": …}."""
     finished: bool
     """True when the model ended the reply itself; False when it was cut by a token limit."""
-    reward: float
-    """In [-1, 1]."""
+    reward: float = Field(ge=-1, le=1, allow_inf_nan=False)
     weight: float = 1.0
     comment: str | None = None
     correction: str | None = None

@@ -105,16 +105,12 @@ def _evidence(score: Floats, probability: Floats) -> Floats:
     return np.asarray(((score - bad) ** 2 - (score - good) ** 2) / (2 * variance))
 
 
-# With one good rating among 31 the normalised advantage would be 5.6: one reply would steer the whole run.
-ADVANTAGE_LIMIT = 3.0
 # A variance below it is an artefact of float64 sums over equal rewards.
 ROUNDING = 1e-12
-# As in reinforceclaw 0.1.0.
-EMA_DECAY = 0.99
 
 
-def advantages(rewards: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return one advantage per rating by the baseline "batch", (N,), each within ±``ADVANTAGE_LIMIT``.
+def advantages(rewards: Sequence[float], weights: Sequence[float], limit: float) -> list[float]:
+    """Return one advantage per rating by the baseline "batch", (N,), each within ±``limit``.
 
     ``rewards`` are in [-1, 1], (N,). ``weights`` are ≥ 0, (N,): they count in mean and deviation here, and once
     more as factors of the loss. Rewards that do not differ can't be normalised and stay as they are.
@@ -131,19 +127,19 @@ def advantages(rewards: Sequence[float], weights: Sequence[float]) -> list[float
     if variance < ROUNDING:
         return list(rewards)
     deviation = math.sqrt(variance)
-    return [max(-ADVANTAGE_LIMIT, min(ADVANTAGE_LIMIT, (r - mean) / deviation)) for r in rewards]
+    return [max(-limit, min(limit, (r - mean) / deviation)) for r in rewards]
 
 
-def above_average(rewards: Sequence[float]) -> list[float]:
+def above_average(rewards: Sequence[float], decay: float) -> list[float]:
     """Return one advantage per rating by the baseline "ema", (N,); rewards are in the order of the replies.
 
     ``A_i = r_i − b_i`` with ``b_i`` a moving average of the earlier rewards: whether a reply was better than the user
-    had come to expect. The average starts at 0 and is not bias-corrected, as in reinforceclaw 0.1.0.
+    had come to expect. The average starts at 0 and is not bias-corrected, as in reinforceclaw 0.1.0 (decay .99).
     """
     found, average = [], 0.0
     for reward in rewards:
         found.append(reward - average)
-        average = EMA_DECAY * average + (1 - EMA_DECAY) * reward
+        average = decay * average + (1 - decay) * reward
     return found
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
         ({"train": {"objective": "mispo"}}, "train.objective.*expected auto, mis_po"),
         ({"train": {"baseline": "median"}}, "train.baseline"),
         ({"train": {"promote": "later"}}, "train.promote: .*'auto' or 'manual'.*later"),
-        ({"train": {"max_load": 70}}, "train.max_load: .*less than or equal to 1 .given: 70"),
+        ({"train": {"max_load": 70}}, "train.max_load: must be a number, above 0 and at most 1 .given: 70"),
         ({"train": {"memory_gb": -1}}, "train.memory_gb"),
         ({"log": {"keep_days": 0}}, "log.keep_days"),
         ({"log": {"keep_unrated_days": 0}}, "log.keep_unrated_days"),
@@ -224,3 +225,31 @@ def test_few_ratings_need_fewer_of_each_kind(
 ) -> None:
     train = load_config({"train": given}).train
     assert (train.min_good, train.min_bad, train.min_comments) == (good, bad, comments)
+
+
+def test_a_table_within_a_table_is_read_from_file_and_environment(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[train]\nrank = 4\n[train.advanced]\nalpha = 8\ntargets = ["q_proj"]\n')
+    environment = {
+        "BURNISH_TRAIN__ADVANCED__ALPHA": "32",
+        "BURNISH_TRAIN__ADVANCED__TOKEN_BAND": "[0.8, 1.2]",
+    }
+    own = load_config(file=file, environment=environment).train.overrides()
+    assert own == {
+        "baseline": "batch", "rank": 4, "alpha": 32, "targets": ("q_proj",), "token_band": (0.8, 1.2)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("kl_stop", "-1", "must be a number of nats per token, above 0 and at most 10 (given: '-1')"),
+        ("alpha", "2.5", "must be a whole number, at least 1 and at most 1024 (given: '2.5')"),
+        ("ema_decay", "nan", "must be a number, at least 0 and below 1 (given: 'nan')"),
+        ("token_band", "[2, 3]", "must be two ratios around 1, such as [0.5, 2.0]"),
+        ("kl_stp", "1", "did you mean BURNISH_TRAIN__ADVANCED__KL_STOP?"),
+    ],
+)
+def test_a_wrong_hyperparameter_is_refused_with_its_limits_and_unit(key: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load_config(environment={f"BURNISH_TRAIN__ADVANCED__{key.upper()}": value})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.phases import Watch
 from burnish.training.rendering import Rendered, Renderer
@@ -25,6 +27,11 @@ GRADIENT_BYTES = 2**29
 
 LIKELIEST = 32
 """Tokens kept of a teacher at each place: about 85 kB for a reply of 96 tokens."""
+
+ATTENTION = "attention"
+"""In ``Hyperparameters.targets``: the linear layers of the attention, whatever they are called."""
+# As transformers calls it.
+_ATTENTION = re.compile(r"\.(self_attn|attn|attention|linear_attn)\.")
 
 Logps = tuple[float, ...]
 """Log-probability of each reply token, nats, (R,)."""
@@ -137,6 +144,22 @@ class TrainerBackend(Protocol):
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write the adapter under training in PEFT layout (safetensors) into an existing directory."""
+
+
+def target_names(linear: Collection[str], wanted: Sequence[str]) -> list[str]:
+    """Return the last parts of the names of the linear layers that the user wants an adapter on.
+
+    ``linear``: all linear layers of the model, without the output head. Raises JobError when it has none of the wanted.
+    """
+    known = {name.rpartition(".")[2] for name in linear}
+    attention = {name.rpartition(".")[2] for name in linear if _ATTENTION.search(name)}
+    found = set(wanted) - {ATTENTION} | (attention if ATTENTION in wanted else set())
+    if missing := sorted(found - known) or [ATTENTION] * (ATTENTION in wanted and not attention):
+        raise JobError(
+            f"the model has no linear layer called {', '.join(missing)}; it has: {', '.join(sorted(known))} "
+            "(train.advanced.targets)"
+        )
+    return sorted(found)
 
 
 def micro_batches(sequences: Sequence[Rendered], tokens: int) -> list[list[int]]:

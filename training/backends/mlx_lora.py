@@ -46,6 +46,7 @@ from burnish.training.backends.base import (
     directions,
     lesson_batches,
     micro_batches,
+    target_names,
 )
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
@@ -94,6 +95,9 @@ class MlxLoraBackend:
         self._model.freeze()
         self._alpha = float(config.alpha)
         self._trained = sorted(self._layers)
+        if config.targets:
+            wanted = target_names(self._layers, config.targets)
+            self._trained = [name for name in self._trained if name.rpartition(".")[2] in wanted]
         if parent:
             adapter = _read(parent)
             self._put(adapter)
@@ -189,9 +193,18 @@ class MlxLoraBackend:
             raise Diverged(
                 f"loss {loss}, gradient norm {norm.item()}: lower learning_rate ({config.learning_rate})"
             )
-        self._optimizer.update(self._model, clipped)
+        self._update(clipped, config.lora_plus_ratio)
         mx.eval(self._model.trainable_parameters(), self._optimizer.state)
         return {"loss": loss, "grad_norm": norm.item(), **step_metrics(sums)}
+
+    def _update(self, gradient: Any, ratio: float) -> None:
+        """Make the optimiser's step, ``ratio`` times as long in the matrices B: AdamW's step is linear in its rate."""
+        before = {module: self._layers[module].lora_b for module in self._trained}
+        self._optimizer.update(self._model, gradient)
+        if ratio != 1:
+            for module, old in before.items():
+                layer = self._layers[module]
+                layer.lora_b = old + ratio * (layer.lora_b - old)
 
     def _batch(self, members: Sequence[Lesson], point: float) -> Batch:
         replies = [reply for lesson in members for reply in lesson.replies]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from burnish.training.backends.base import (
+    ATTENTION,
     LIKELIEST,
     Distribution,
     Lesson,
@@ -41,6 +41,7 @@ from burnish.training.backends.base import (
     directions,
     lesson_batches,
     micro_batches,
+    target_names,
 )
 from burnish.training.backends.torch_device import (
     faster_dtype,
@@ -59,8 +60,6 @@ from burnish.training.rendering import Rendered, Renderer
 
 # Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.
 CACHED_TOKENS = 4096
-# As transformers calls it.
-ATTENTION = re.compile(r"\.(self_attn|attn|attention|linear_attn)\.")
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -109,7 +108,7 @@ class TorchPeftBackend:
                 self._model = PeftModel.from_pretrained(base, parent, adapter_name=TRAINED, is_trainable=True)
         self._model.eval()
         self._trained = [p for p in self._model.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.AdamW(self._trained, lr=config.learning_rate, weight_decay=0.0)
+        self._optimizer = torch.optim.AdamW(_groups(self._model, config), weight_decay=0.0)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         found: dict[int, Logps] = {}
@@ -344,31 +343,46 @@ def _sampled_together(lengths: Sequence[int], max_tokens: int) -> list[list[int]
     return [order[start : start + rows] for start in range(0, len(order), rows)]
 
 
+def _groups(model: Any, config: Hyperparameters) -> list[dict[str, Any]]:
+    """Return what is trained, each with its learning rate: B learns ``lora_plus_ratio`` times as fast."""
+    trained = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+    rates = {False: config.learning_rate, True: config.learning_rate * config.lora_plus_ratio}
+    return [
+        {"params": [each for name, each in trained if (".lora_B." in name) is fast], "lr": rate}
+        for fast, rate in rates.items()
+    ]
+
+
 def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:
     return LoraConfig(
         task_type="CAUSAL_LM",
         r=config.rank,
         lora_alpha=config.alpha,
         lora_dropout=0.0,
-        target_modules=targets(base),
+        target_modules=targets(base, config.targets),
     )
 
 
-def targets(base: Any) -> str | list[str]:
+def targets(base: Any, wanted: Sequence[str] = ()) -> str | list[str]:
     """Return which modules a fresh LoRA changes: all linear layers, but in a mixture of experts only the attention's.
 
     There, peft's "all-linear" takes the fused experts and the routers, too (0.21, Mixtral, Qwen 3 and DeepSeek), and so
     it does as soon as a single gate_proj is named. But an expert sees few of some thirty replies, and a router must not
-    move with them. Raises JobError when nothing in a mixture is called attention.
+    move with them. ``wanted``: the user's own choice. Raises JobError when the model has no such layer.
     """
-    names = [name for name, _ in base.named_modules()]
-    if not any(name.endswith(".experts") for name in names):
-        return "all-linear"
-    linear = {name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)}
-    found = {name.rpartition(".")[2] for name in linear if ATTENTION.search(name)}
-    if not found:
-        raise JobError("the model is a mixture of experts, and none of its layers is called attention")
-    return sorted(found)
+    if not wanted:
+        if not any(name.endswith(".experts") for name, _ in base.named_modules()):
+            return "all-linear"
+        wanted = (ATTENTION,)
+    head = base.get_output_embeddings()
+    return target_names(
+        [
+            name
+            for name, module in base.named_modules()
+            if isinstance(module, torch.nn.Linear) and module is not head
+        ],
+        wanted,
+    )
 
 
 def _load_base(

@@ -283,3 +283,31 @@ def test_a_distribution_is_what_each_of_its_tokens_scores(backend: TorchPeftBack
     following = [Rendered(before, (each,)) for each in found[0].ids[place]]
     scored = [math.exp(row[0]) for row in backend.logps(following, "trained")]
     assert scored == pytest.approx(found[0].probabilities[place][:-1], abs=BF16_MEAN)
+
+
+def saved(backend: TorchPeftBackend, directory: Path) -> dict[str, torch.Tensor]:
+    directory.mkdir()
+    backend.save(directory, "tiny")
+    return load_file(directory / "adapter_model.safetensors")
+
+
+def test_an_adapter_goes_on_the_layers_that_the_user_names(tiny_weights: Path, tmp_path: Path):
+    backend = TorchPeftBackend(tiny_weights, None, Hyperparameters(targets=("up_proj", "attention")), seed=0)
+    changed = {name.split(".lora_")[0].rpartition(".")[2] for name in saved(backend, tmp_path / "adapter")}
+    assert changed == {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj"}
+    with pytest.raises(JobError, match=r"no linear layer called qkv; it has: .*q_proj"):
+        TorchPeftBackend(tiny_weights, None, Hyperparameters(targets=("qkv",)), seed=0)
+
+
+def test_with_lora_plus_b_learns_faster_and_a_as_before(tiny_weights: Path, tmp_path: Path):
+    found = []
+    for ratio in (1.0, 4.0):
+        config = CONFIG.model_copy(update={"lora_plus_ratio": ratio})
+        backend = TorchPeftBackend(tiny_weights, None, config, seed=0)
+        backend.step(rated(backend), config, 0.0)
+        found.append(saved(backend, tmp_path / str(ratio)))
+    plain, plus = found
+    for name, weights in plain.items():
+        # B begins at zero, so its weights are what it learnt.
+        assert torch.allclose(plus[name], weights * (4.0 if ".lora_B." in name else 1.0), rtol=1e-2), name
+    assert any(weights.any() for name, weights in plain.items() if ".lora_B." in name)
