@@ -5,7 +5,7 @@ A value that is set wins over the preset, the needs of the objective and the siz
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -52,12 +52,36 @@ class AdvancedConfig(BaseModel):
     token_band: Band | None = Field(
         None,
         description="Ratios of a token's probability, now / when it was written, between which it teaches, such as "
-        "[0.5, 2.0].",
+        "[0.5, 2.0]. For ppo, rloo, grpo and gspo it is the clip range 1 ± ε. Unset: [0.8, 1.2] for those.",
     )
     trajectory_band: Band | None = Field(
         None,
         description="The same for a whole reply (geometric mean of its tokens), such as [0.994, 1.002]. Beyond it, "
         "mis_po lets a reply count less.",
+    )
+    rewards: Literal["auto", "ratings", "model"] | None = Field(
+        None,
+        description='Rewards of ppo, rloo, grpo and gspo. "ratings": logged answers with their ratings; "model": the '
+        "model answers anew while it trains, and a reward model that learns from the same ratings scores it. Unset: "
+        '"auto", the reward model if it orders unseen ratings right, else the ratings.',
+    )
+    policy_samples: int | None = _number(
+        "Answers to each prompt in a round, if a model rewards them. Unset: 4.", unit="answers", ge=2, le=64
+    )
+    round_prompts: int | None = _number(
+        "Prompts in a round, drawn from all prompts of the run. Unset: 16.", unit="prompts", ge=1, le=1024
+    )
+    rounds: int | None = _number(
+        "How many times the model answers anew. Unset: 3. `epochs` are passes over the answers of one round.",
+        unit="rounds",
+        ge=1,
+        le=64,
+    )
+    warm_epochs: int | None = _number(
+        "Passes over the answers that `warm_start` and `successes` imitate. Unset: 2.",
+        unit="passes",
+        ge=1,
+        le=100,
     )
     ema_decay: float | None = _number('Decay of the moving average of baseline = "ema".', ge=0, lt=1)
     advantage_limit: float | None = _number(

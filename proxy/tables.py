@@ -101,8 +101,9 @@ class TrainConfig(BaseModel):
     )
     objective: Annotated[str, AfterValidator(_known_objective)] = Field(
         "auto",
-        description='Training objective: mis_po, kto, dpo, sft, critique or hybrid; "auto" chooses by the kind of '
-        "feedback. For a loss of your own, give its import path, module:function (docs/learning.md).",
+        description="Training objective: mis_po, kto, dpo, sft, critique, hybrid, ppo, rloo, grpo or gspo; "
+        '"auto" chooses by the kind of feedback. For a loss of your own, give its import path, module:function '
+        "(docs/learning.md).",
     )
     baseline: Literal["batch", "ema"] = Field(
         "batch",
@@ -135,6 +136,14 @@ class TrainConfig(BaseModel):
         le=64,
         description="Plain questions that each training step repeats, so the model keeps its other knowledge. Default: "
         "2, or 0 if a rated prompt has no system message.",
+    )
+    warm_start: bool = Field(
+        False,
+        description="Imitate demonstrations first, in the same run: corrections, preferred answers, and good answers "
+        "of other models or people; without any, answers rated good.",
+    )
+    successes: bool = Field(
+        False, description="Imitate the latest answers rated good at the end of each run."
     )
     replay: float = Field(
         0.5,
@@ -174,7 +183,8 @@ class TrainConfig(BaseModel):
             "rehearsed",
         )
         own = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return own | self.advanced.overrides()
+        switches = {name: True for name in ("warm_start", "successes") if getattr(self, name)}
+        return own | switches | self.advanced.overrides()
 
 
 class LogConfig(BaseModel):

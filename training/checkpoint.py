@@ -2,7 +2,7 @@
 
 ::
 
-    checkpoint/lessons.json     what is learnt: it is scored and sampled before the first step, which takes its time
+    checkpoint/lessons.json     what the stage under way learns: to score and to sample it takes its time
     checkpoint/state-<step>     the backend's: adapter and optimiser
     checkpoint/progress.json    names the state that counts; written last and atomically
 
@@ -40,6 +40,9 @@ class _Lessons(BaseModel):
     lessons: tuple[Lesson, ...]
     left_out: dict[str, int]
     unlearnt: dict[str, str]
+    stage: int
+    earlier: tuple[int, int]
+    """Good and bad replies of the stages before."""
 
 
 class _Progress(BaseModel):
@@ -61,22 +64,37 @@ class Checkpoint:
         self._inputs = job.inputs()
         self._saved_at = time.monotonic()
 
-    def lessons(self, left_out: LeftOut) -> list[Lesson] | None:
+    def place(self) -> tuple[int, tuple[int, int]]:
+        """Return the stage that was under way, and how many good and bad replies the stages before it had."""
         kept = self._read(LESSONS, _Lessons)
-        if kept is None:
+        return (kept.stage, kept.earlier) if kept else (0, (0, 0))
+
+    def lessons(self, left_out: LeftOut, stage: int = 0) -> list[Lesson] | None:
+        """Return the lessons of a stage, if they are kept; ``left_out`` is then as it was."""
+        kept = self._read(LESSONS, _Lessons)
+        if kept is None or kept.stage != stage:
             return None
         left_out.counts, left_out.answers = Counter(kept.left_out), kept.unlearnt
         return list(kept.lessons)
 
-    def keep(self, lessons: Sequence[Lesson], left_out: LeftOut) -> None:
-        """Write down what is learnt, in place of whatever was there."""
-        shutil.rmtree(self._path, ignore_errors=True)
-        self._path.mkdir(mode=0o700)
+    def keep(
+        self,
+        lessons: Sequence[Lesson],
+        left_out: LeftOut,
+        stage: int = 0,
+        earlier: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Write down what a stage learns. With the first stage whatever was there goes; later ones need its state."""
+        if stage == 0:
+            shutil.rmtree(self._path, ignore_errors=True)
+        self._path.mkdir(mode=0o700, exist_ok=True)
         kept = _Lessons(
             inputs=self._inputs,
             lessons=tuple(lessons),
             left_out=dict(left_out.counts),
             unlearnt=left_out.answers,
+            stage=stage,
+            earlier=earlier,
         )
         durable.replace(self._path / LESSONS, kept.model_dump_json())
 

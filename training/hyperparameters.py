@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid")
+POLICY_GRADIENT = ("ppo", "rloo", "grpo", "gspo")
+"""Objectives that compare answers to one prompt by their rewards."""
+OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid", *POLICY_GRADIENT)
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -28,6 +30,7 @@ Objective = Annotated[str, AfterValidator(known_objective)]
 
 "critique" learns from comments, "hybrid" from ratings and comments."""
 Baseline = Literal["batch", "ema"]
+Rewards = Literal["auto", "ratings", "model"]
 
 
 def band(edges: tuple[float, float]) -> tuple[float, float]:
@@ -83,11 +86,28 @@ class Hyperparameters(Record):
     """Replies sampled for each comment, with the comment in the prompt."""
     teacher_kept: int = Field(2, ge=1, le=64)
     """How many of those are learnt from, at most."""
+    rewards: Rewards = "auto"
+    """Of the policy-gradient objectives. "ratings": logged answers with their ratings. "model": answers that the policy
+    gives while it is trained, scored by a reward model that learns from the same ratings. "auto": the model if it
+    orders unseen ratings right, else the ratings (training.reward)."""
+    policy_samples: int = Field(4, ge=2, le=64)
+    """Answers sampled for each prompt and round, if a model rewards them."""
+    round_prompts: int = Field(16, ge=1, le=1024)
+    """Prompts in a round, drawn from all of the run. A laptop takes a minute to sample 64 answers of the small model."""
+    rounds: int = Field(3, ge=1, le=64)
+    """How many times the policy answers anew, if a model rewards it; ``epochs`` are passes over one round's answers."""
+    warm_start: bool = False
+    """Imitate demonstrations first, in the same run (training.stages)."""
+    warm_epochs: int = Field(2, ge=1, le=100)
+    """Passes over them, at most."""
+    successes: bool = False
+    """Imitate the answers rated good at the end of the run."""
     kl_stop: float = Field(0.15, gt=0, le=10)
     """Training has learnt enough when KL per token to the reference policy (nats), mean over an epoch's worth of
     steps, exceeds it. Users differ in how much a step teaches; this evens out how far a run goes."""
     token_band: Band = (0.5, 2.0)
-    """Tokens whose ratio policy/behaviour leaves this band carry no gradient."""
+    """Tokens whose ratio policy/behaviour leaves this band carry no gradient. For policy gradients it is the clip range
+    1 ± ε: only a ratio that has already moved the way its advantage pulls carries none."""
     trajectory_band: Band = (0.994, 1.002)
     """Band of the geometric-mean ratio of a whole reply."""
     label_noise: float = Field(0.3, ge=0, le=0.45)

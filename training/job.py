@@ -174,6 +174,8 @@ class TrainResult(_Record):
     """Number of unused ratings by reason; ``JobSpec.left_out`` included."""
     unlearnt: dict[str, str] = {}
     """The samples from which nothing was learnt, by ``completion_id``, and why."""
+    rewards: str | None = None
+    """Where the rewards of a policy gradient came from, in words."""
     stopped_early: str | None
     """Why training stopped before its last step, if it did."""
     metrics: dict[str, float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,13 +11,16 @@ from burnish.training.backends.base import Lesson, Logps, Policy, Reply, Trainer
 from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
 from burnish.training.dataset import Example, LeftOut, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
+from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
+from burnish.training.policy_gradient import Answer, prompt_of, told_apart
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.strength import DISBELIEVED, above_average, advantages, balanced, enough, trust
 
 logger = logging.getLogger(__name__)
 
+NO_DEMONSTRATION = "no answer is left to imitate: rate answers good, correct them, or prefer one over another"
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
 DOUBTED = "the other ratings speak against it"
 BY_CLASS = ("kto", "sft")
@@ -30,14 +33,17 @@ def lessons(
     samples: Sequence[Sample],
     backend: TrainerBackend,
     left_out: LeftOut | None = None,
+    *,
+    taught: Collection[str] = (),
 ) -> list[Lesson]:
     """Return what a run learns from the samples that it may train on; what it doesn't is counted in ``left_out``.
 
-    Raises NotTrainable (they can't teach by this objective), JobError (an adapter that is needed isn't named).
+    ``taught``: completions from which another stage of the run learns. Raises NotTrainable (they can't teach by this
+    objective), JobError (an adapter that is needed isn't named).
     """
     left_out = left_out or LeftOut()
     for sample in samples:
-        if not teaches(sample, spec.objective):
+        if not teaches(sample, spec.objective) and sample.completion_id not in taught:
             left_out.add(NOTHING.format(spec.objective), sample.completion_id)
     match spec.objective:
         case "dpo":
@@ -65,6 +71,16 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
                 raise NotTrainable(NO_COMMENT)
         case "hybrid":
             check_classes(rewards, "mis_po", config)
+        case "sft":
+            if not any(teaches(sample, "sft") for sample in samples):
+                raise NotTrainable(NO_DEMONSTRATION)
+        case objective if objective in POLICY_GRADIENT:
+            rewards = [each.reward for each in told_apart(samples)]
+            if not rewards or min(rewards) == max(rewards):
+                raise NotTrainable(
+                    f"{objective} compares answers, and all of these count alike: rate some good and some bad, correct "
+                    "an answer, or prefer one over another"
+                )
         case loss:
             check_classes(rewards, loss, config)
 
@@ -79,6 +95,8 @@ def _rated(
     left_out: LeftOut,
 ) -> list[Lesson]:
     config = spec.hyperparameters
+    if loss == "sft":
+        samples = [_wanted(sample) for sample in samples]
     training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens, left_out)
     check_classes([example.sample.reward for example in training], loss, config)
     training = _believed(training, backend, config.label_noise, left_out)
@@ -92,6 +110,56 @@ def _rated(
         for example, pull, weight, behaved, referred in zip(
             training, pulls, weights, behaviour, reference, strict=True
         )
+    ]
+
+
+def _wanted(sample: Sample) -> Sample:
+    """Return what sft learns from a sample: its correction instead of the reply, and a reply that was preferred."""
+    if sample.correction:
+        reply = {"role": "assistant", "content": sample.correction}
+        other = {"reply": reply, "finished": True, "reward": 1.0, "behaviour_version": None}
+        return sample.model_copy(update=other)
+    return sample.model_copy(update={"reward": 1.0}) if sample.worse and sample.reward <= 0 else sample
+
+
+def imitation(
+    spec: JobSpec, shown: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut
+) -> list[Lesson]:
+    """Return lessons by ``sft`` from replies to imitate, whatever the objective of the run is."""
+    found = examples(shown, backend.renderer, spec.hyperparameters.max_tokens, left_out)
+    tokens = [each.tokens for each in found]
+    start, reference = backend.logps(tokens, "trained"), backend.logps(tokens, "bare")
+    return [
+        Lesson("sft", (_reply(each.tokens, 1.0, each.sample.weight, behaved, referred),))
+        for each, behaved, referred in zip(found, start, reference, strict=True)
+    ]
+
+
+def logged_answers(
+    job: JobDirectory,
+    spec: JobSpec,
+    samples: Sequence[Sample],
+    backend: TrainerBackend,
+    left_out: LeftOut,
+) -> list[Answer]:
+    """Return the logged answers with what feedback says they are worth, each under the version that gave it."""
+    for sample in samples:
+        if not teaches(sample, spec.objective):
+            left_out.add(NOTHING.format(spec.objective), sample.completion_id)
+    limit = spec.hyperparameters.max_tokens
+    training = examples(told_apart(samples), backend.renderer, limit, left_out)
+    reference = backend.logps([each.tokens for each in training], "bare")
+    behaviour = _behaviour(job, spec, training, reference, backend)
+    return [
+        Answer(
+            prompt_of(each.sample),
+            each.tokens,
+            each.sample.reward,
+            each.sample.weight,
+            behaved,
+            each.sample.completion_id,
+        )
+        for each, behaved in zip(training, behaviour, strict=True)
     ]
 
 

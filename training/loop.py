@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean
@@ -20,14 +21,15 @@ from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import LeftOut, batches
 from burnish.training.device import framework_here
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
-from burnish.training.lessons import check_teachable, lessons, rehearsal
+from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, TrainResult
+from burnish.training.lessons import rehearsal
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.losses import kl_point
 from burnish.training.phases import Phases
+from burnish.training.stages import SEEDS_A_STAGE, Course, Stage, Task, course
 from burnish.training.weights import prepared_weights
 
-PLACE = ("step", "steps", "epoch", "epochs", "seconds")
+PLACE = ("step", "steps", "stage", "epoch", "epochs", "seconds")
 """The keys of a line of metrics that locate the step."""
 
 
@@ -40,34 +42,31 @@ def train(job: JobDirectory) -> TrainResult:
     """
     started = time.monotonic()
     spec, samples = job.spec(), job.samples()
-    config, phases = spec.hyperparameters, Phases(job.phases)
+    phases = Phases(job.phases)
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
     checkpoint, left_out = Checkpoint(job), LeftOut(Counter(spec.left_out))
     chosen = [sample for sample in samples if not sample.held_out]
-    check_teachable(spec.objective, chosen, config)  # before anything is loaded
+    stages = course(Task(job, spec, chosen))  # before anything is loaded
     if spec.objective not in OBJECTIVES:
         loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
-    phases.begin("preparing")
     backend.watch = phases.over
-    learnt = checkpoint.lessons(left_out)
-    if learnt is None:
-        learnt = _lessons(job, spec, chosen, backend, left_out)
-        checkpoint.keep(learnt, left_out)
-    plan = _plan(learnt, rehearsal(backend, config.max_tokens) if config.rehearsed else [], spec)
     with job.metrics.open("w", encoding="utf-8") as file:
-        steps, stopped = _epochs(backend, plan, config, checkpoint, metrics=file, phases=phases)
+        run = _Run(backend, spec.hyperparameters, spec.seed, checkpoint, left_out, file, phases)
+        stopped = run.through(stages)
     _save(backend, job, spec.base_model)
+    steps, (good, bad) = run.steps, run.learnt
     result = TrainResult(
         run_id=spec.run_id,
-        samples=sum(len(lesson.replies) for lesson in learnt),
-        good=sum(reply.good for lesson in learnt for reply in lesson.replies),
-        bad=sum(not reply.good for lesson in learnt for reply in lesson.replies),
+        samples=good + bad,
+        good=good,
+        bad=bad,
         ratings=len(chosen),
         replayed=sum(sample.replayed for sample in chosen),
         left_out=dict(left_out.counts),
         unlearnt=left_out.answers,
         steps=len(steps),
+        rewards=stages.rewards,
         stopped_early=stopped,
         metrics={name: value for name, value in steps[-1].items() if name not in PLACE} if steps else {},
         seconds=time.monotonic() - started,
@@ -127,65 +126,101 @@ def peak_rss_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _lessons(
-    job: JobDirectory,
-    spec: JobSpec,
-    chosen: Sequence[Sample],
-    backend: TrainerBackend,
-    left_out: LeftOut,
-) -> list[Lesson]:
-    try:
-        return lessons(job, spec, chosen, backend, left_out)
-    except NotTrainable as error:
-        missing = "; ".join(f"{count} × {why}" for why, count in left_out.counts.items())
-        raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
+@dataclass(slots=True)
+class _Run:
+    """The steps of a run, one stage after the other."""
+
+    backend: TrainerBackend
+    config: Hyperparameters
+    seed: int
+    checkpoint: Checkpoint
+    left_out: LeftOut
+    metrics: TextIO
+    phases: Phases
+    steps: list[dict[str, float]] = field(default_factory=list)
+    """The metrics of each step."""
+    learnt: tuple[int, int] = (0, 0)
+    """Good and bad replies that were learnt from."""
+
+    def through(self, course: Course) -> str | None:
+        """Go through the stages that are left; return why the run stopped early if it did."""
+        stopped = None
+        self.phases.begin("preparing")
+        rehearsed = rehearsal(self.backend, self.config.max_tokens) if self.config.rehearsed else []
+        self.steps = self.checkpoint.restore(self.backend)
+        self.metrics.writelines(json.dumps(line) + "\n" for line in self.steps)
+        first, self.learnt = self.checkpoint.place() if self.steps else (0, (0, 0))
+        for number, stage in enumerate(course.stages[first:], start=first):
+            learnt = self._lessons(number, stage)
+            plan = _plan(learnt, rehearsed, self.config, stage.epochs, self.seed + SEEDS_A_STAGE * number)
+            stopped = self._stage(number, stage, plan)
+            if stopped and stage.ends_run:
+                break
+            if number + 1 < len(course.stages):
+                self.checkpoint.save(self.backend, self.steps)
+        for taught in course.imitated:
+            self.left_out.answers.pop(taught, None)
+        return stopped
+
+    def _lessons(self, number: int, stage: Stage) -> list[Lesson]:
+        """Return what a stage learns. Raises NotTrainable."""
+        found = self.checkpoint.lessons(self.left_out, number)
+        if found is None:
+            self.phases.begin("preparing")
+            try:
+                found = stage.learn(self.backend, self.left_out)
+            except NotTrainable as error:
+                missing = "; ".join(f"{count} × {why}" for why, count in self.left_out.counts.items())
+                raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
+            self.checkpoint.keep(found, self.left_out, number, self.learnt)
+        good = sum(reply.good for lesson in found for reply in lesson.replies)
+        bad = sum(len(lesson.replies) for lesson in found) - good
+        self.learnt = self.learnt[0] + good, self.learnt[1] + bad
+        return found
+
+    def _stage(self, number: int, stage: Stage, plan: Sequence[tuple[int, Sequence[Lesson]]]) -> str | None:
+        """Make the steps of a stage that are left; return why it stopped early if it did."""
+        own = [line for line in self.steps if line["stage"] == number]
+        made, before = len(own), len(self.steps) - len(own)
+        self.metrics.flush()
+        self.phases.begin("training", len(plan), made)
+        # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
+        recent = deque(own, maxlen=max(1, len(plan) // stage.epochs))
+        for place, (epoch, batch) in enumerate(plan[made:], start=made):
+            if (kl := _distance(recent)) > stage.kl_stop:
+                return f"KL per token reached {kl:.2f}, kl_stop is {stage.kl_stop:.2f}"
+            if place > made and (plan[place - 1][0] != epoch or self.checkpoint.due()):
+                self.checkpoint.save(self.backend, self.steps)
+            line: dict[str, float] = {
+                **{"step": before + place + 1, "steps": before + len(plan), "stage": number},
+                **{"epoch": epoch + 1, "epochs": stage.epochs},
+            }
+            started = time.monotonic()
+            line |= self.backend.step(batch, self.config, kl_point(recent))
+            if rewards := [lesson.reward for lesson in batch if lesson.reward is not None]:
+                line["reward"] = fmean(rewards)
+            line["seconds"] = time.monotonic() - started
+            self.metrics.write(json.dumps(line) + "\n")
+            self.metrics.flush()
+            self.phases.advance()
+            self.steps.append(line)
+            recent.append(line)
+        return None
 
 
-def _epochs(
-    backend: TrainerBackend,
-    plan: Sequence[tuple[int, Sequence[Lesson]]],
-    config: Hyperparameters,
-    checkpoint: Checkpoint,
-    *,
-    metrics: TextIO,
-    phases: Phases,
-) -> tuple[list[dict[str, float]], str | None]:
-    """Make all steps that are left; return the metrics of each step, and why it stopped early if it did."""
-    made = checkpoint.restore(backend)
-    metrics.writelines(json.dumps(line) + "\n" for line in made)
-    metrics.flush()
-    phases.begin("training", len(plan), len(made))
-    # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
-    recent = deque(made, maxlen=max(1, len(plan) // config.epochs))
-    for step, (epoch, batch) in enumerate(plan[len(made) :], start=len(made) + 1):
-        started = time.monotonic()
-        found = backend.step(batch, config, kl_point(recent))
-        line = {"step": step, "steps": len(plan), "epoch": epoch + 1, "epochs": config.epochs, **found}
-        line["seconds"] = time.monotonic() - started
-        metrics.write(json.dumps(line) + "\n")
-        metrics.flush()
-        phases.advance()
-        made.append(line)
-        recent.append(line)
-        if step == len(plan):
-            break
-        kl = fmean(each["kl_per_token"] for each in recent)
-        if len(recent) == recent.maxlen and kl > config.kl_stop:
-            return made, f"KL per token reached {kl:.2f}, kl_stop is {config.kl_stop:.2f}"
-        if plan[step][0] != epoch or checkpoint.due():
-            checkpoint.save(backend, made)
-    return made, None
+def _distance(recent: deque[dict[str, float]]) -> float:
+    """Return the mean KL per token of the latest steps; 0 before there are enough of them."""
+    return fmean(each["kl_per_token"] for each in recent) if len(recent) == recent.maxlen else 0.0
 
 
 def _plan(
-    learnt: Sequence[Lesson], rehearsed: Sequence[Lesson], spec: JobSpec
+    learnt: Sequence[Lesson], rehearsed: Sequence[Lesson], config: Hyperparameters, epochs: int, seed: int
 ) -> list[tuple[int, list[Lesson]]]:
-    """Return the batch of each step, and its epoch."""
-    config = spec.hyperparameters
+    """Return the batch of each step of a stage, and its epoch."""
     rated = [
         (epoch, batch)
-        for epoch in range(config.epochs)
-        for batch in batches(learnt, config.batch_size, seed=spec.seed * config.epochs + epoch)
+        for epoch in range(epochs)
+        for batch in batches(learnt, config.batch_size, seed=seed * epochs + epoch)
     ]
     turn = cycle(rehearsed)
     return [(epoch, [*batch, *islice(turn, config.rehearsed)]) for epoch, batch in rated]

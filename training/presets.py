@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
+from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Hyperparameters, ModelSize, Objective, Sample
 
 SYSTEM_ROLES = ("system", "developer")
@@ -45,7 +46,9 @@ def teaches(sample: Said, objective: Objective) -> bool:
     if objective == "critique":
         return bool(sample.comment) and sample.reward <= 0
     if objective == "sft":
-        return sample.reward > 0
+        return sample.reward > 0 or bool(sample.correction or sample.worse)
+    if objective in POLICY_GRADIENT:
+        return sample.reward != 0 or bool(sample.correction or sample.worse)
     return sample.reward != 0 or (objective == "hybrid" and bool(sample.comment))
 
 
@@ -103,6 +106,9 @@ On "short answers, please" (32 ratings, three seeds, share satisfied before .29)
 token.
 """
 
+CLIPPED: dict[str, Any] = {"epochs": 4, "batch_size": 4, "kl_beta": 0.1, "token_band": (0.8, 1.2)}
+"""PPO as published: ε = .2, and few passes over the answers of a round."""
+
 BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
         # The model learns its own answers with comments in the prompt: they start some way off, and take six passes. At
@@ -110,6 +116,7 @@ BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
         "critique": {"learning_rate": 3e-4, "epochs": 6, "kl_stop": 0.4},
         # At twice this, replies of the small model leave the topic: .49 of them stay on it, of mis_po's .88.
         "dpo": {"learning_rate": 1e-4},
+        **dict.fromkeys(POLICY_GRADIENT, CLIPPED),
     }
 )
 """Values of an objective that differ from the defaults; a preset wins over them."""

@@ -15,7 +15,9 @@ from burnish.training.job import JobDirectory
 MAX_POINTS = 200
 
 Curve = dict[str, list[float | None]]
-"""``step``, ``loss``, ``kl_per_token`` and ``margin``, all of one length. A point is the mean of its steps."""
+"""``step``, ``FIGURES`` and ``margin``, all of one length. A point is the mean of its steps."""
+FIGURES = ("loss", "kl_per_token", "ratio_mean", "clip_share", "grad_norm", "reward")
+"""As in ``metrics.jsonl``. Only steps of a policy gradient have a reward."""
 
 
 def curve_of(job: JobDirectory) -> Curve | None:
@@ -36,8 +38,7 @@ def curve(steps: Sequence[Mapping[str, Any]]) -> Curve | None:
     groups = [steps[start : start + size] for start in range(0, len(steps), size)]
     return {
         "step": [float(group[-1]["step"]) for group in groups],
-        "loss": [_mean([step.get("loss") for step in group]) for group in groups],
-        "kl_per_token": [_mean([step.get("kl_per_token") for step in group]) for group in groups],
+        **{name: [_mean([step.get(name) for step in group]) for group in groups] for name in FIGURES},
         "margin": [_mean([_margin(step) for step in group]) for group in groups],
     }
 

@@ -42,7 +42,10 @@ def durations(marks: Sequence[Mark]) -> Durations:
     if not marks or marks[-1].phase != ENDED:
         return {}
     began = [next(stretch) for _, stretch in groupby(marks, key=_phase)]
-    return {mark.phase: max(0.0, after.at - mark.at) for mark, after in pairwise(began)}
+    found: Durations = {}
+    for mark, after in pairwise(began):  # a run of several stages comes back to a phase
+        found[mark.phase] = found.get(mark.phase, 0.0) + max(0.0, after.at - mark.at)
+    return found
 
 
 def progress(marks: Sequence[Mark], now: float, earlier: Sequence[Durations]) -> Progress | None:

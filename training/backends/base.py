@@ -72,6 +72,8 @@ class Lesson:
     """One; for "dpo" two to the same context, the preferred one first."""
     rehearsed: bool = False
     """An unrated answer of the base model that the run preserves. No metric counts it."""
+    reward: float | None = None
+    """Of a policy gradient, before its baseline: only metrics look at it."""
 
     @property
     def good(self) -> bool:

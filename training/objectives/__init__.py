@@ -8,9 +8,19 @@ from importlib import import_module
 from burnish.training.errors import JobError
 from burnish.training.job import LossName
 from burnish.training.objectives.arrays import Loss
-from burnish.training.objectives.losses import distil, dpo, kto, mis_po, sft
+from burnish.training.objectives.losses import distil, dpo, gspo, kto, mis_po, ppo, sft
 
-LOSSES: Mapping[LossName, Loss] = {"mis_po": mis_po, "kto": kto, "dpo": dpo, "sft": sft, "distil": distil}
+LOSSES: Mapping[LossName, Loss] = {
+    "mis_po": mis_po,
+    "kto": kto,
+    "dpo": dpo,
+    "sft": sft,
+    "distil": distil,
+    "ppo": ppo,
+    "rloo": ppo,
+    "grpo": ppo,
+    "gspo": gspo,
+}
 
 
 def loss_named(name: str) -> Loss:

@@ -45,6 +45,35 @@ def filtered(batch: Batch, scale: Array, config: Hyperparameters, xp: Functions)
     return (batch.weights * (batch.penalty(config, xp) - gain)).sum()
 
 
+def ppo(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · mean_t( −min(x_it A_it, clip(x_it) A_it) + kl_beta · k3_it )``.
+
+    With ``x_t = π(y_t) / μ(y_t)`` (policy / behaviour) and ``clip`` to ``token_band``, 1 ± ε. Source: PPO, arXiv
+    1707.06347, equation 7; the KL to the reference as a term of the loss as in GRPO, arXiv 2402.03300. ``rloo`` and
+    ``grpo`` differ from ``ppo`` in their advantages only (training.policy_gradient).
+    """
+    ratio = xp.exp(batch.log_ratio(batch.behaviour, xp))  # (B, T)
+    gain = xp.where(batch.mask, surrogate(ratio, batch.advantages, config.token_band, xp), 0.0)
+    return (batch.weights * (batch.penalty(config, xp) - gain.sum(axis=1) / batch.tokens(xp))).sum()
+
+
+def gspo(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · ( −min(s_i A_i, clip(s_i) A_i) + kl_beta · mean_t k3_it )``, ``s_i = (Π_t x_it)^(1/T)``.
+
+    As ``ppo``, but a reply is clipped as a whole. Source: GSPO, arXiv 2507.18071, equation 5.
+    """
+    mean = batch.log_ratio(batch.behaviour, xp).sum(axis=1) / batch.tokens(xp)
+    gain = surrogate(xp.exp(mean), batch.advantages[:, 0], config.token_band, xp)  # (B,)
+    return (batch.weights * (batch.penalty(config, xp) - gain)).sum()
+
+
+def surrogate(ratio: Array, advantages: Array, band: tuple[float, float], xp: Functions) -> Array:
+    """Return ``min(x A, clip(x, low, high) A)`` for each ratio: no more is gained by moving beyond the band."""
+    low, high = band
+    gained = xp.where(advantages > 0, advantages * xp.clip(ratio, None, high), 0.0)
+    return gained + xp.where(advantages <= 0, advantages * xp.clip(ratio, low, None), 0.0)
+
+
 def log_rho(batch: Batch, other: Array, xp: Functions) -> Array:
     """Return the mean log ratio of each reply's tokens, detached, (B,)."""
     return xp.constant(batch.log_ratio(other, xp).sum(axis=1) / batch.tokens(xp))

@@ -38,11 +38,15 @@ def test_a_point_is_the_mean_of_its_steps_and_the_margin_is_good_less_bad() -> N
 
 
 def test_what_a_step_lacks_is_a_gap() -> None:
-    found = curve([step(1), {"step": 2, "loss": float("nan")}])
+    found = curve([step(1, clip_share=0.5, grad_norm=2.0), {"step": 2, "loss": float("nan"), "reward": 1.0}])
     assert found == {
         "step": [1, 2],
         "loss": [1.0, None],
         "kl_per_token": [0.1, None],
+        "ratio_mean": [None, None],
+        "clip_share": [0.5, None],
+        "grad_norm": [2.0, None],
+        "reward": [None, 1.0],
         "margin": [pytest.approx(0.4), None],
     }
 

@@ -84,6 +84,11 @@ def test_a_run_without_an_end_has_no_durations() -> None:
     assert durations([]) == {}
 
 
+def test_a_phase_that_a_run_comes_back_to_lasts_as_long_as_all_its_times() -> None:
+    phases = [("preparing", 0), ("training", 3), ("preparing", 10), ("training", 12), ("ended", 20)]
+    assert durations([Mark(phase, at) for phase, at in phases]) == {"preparing": 5, "training": 15}
+
+
 def test_earlier_runs_to_a_verdict_on_the_same_model_count_those_of_the_objective_first(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,246 @@
+"""PPO, RLOO, GRPO and GSPO: answers to one prompt are compared by their rewards. Knows no framework.
+
+The answers are logged ones with their ratings, or the policy's own, drawn in the run and scored by a reward model. A
+group is all answers to one prompt. A group of equal rewards teaches nothing: it is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean, pstdev
+
+from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.adapters.rewards import Candidate, RewardModel
+from burnish.training.backends.base import Lesson, Logps, Reply, Sampled, TrainerBackend
+from burnish.training.dataset import LeftOut, leave_out
+from burnish.training.errors import NotTrainable
+from burnish.training.job import Hyperparameters, Objective, Sample
+from burnish.training.rendering import Rendered, Unrenderable, asked
+from burnish.training.teachable import NOBODY_ASKED, not_text, text_of
+
+# Answers get as long as the longest logged one, within these limits: longer ones take too long to sample.
+LEAST_TOKENS, MOST_TOKENS = 96, 512
+# Differences below it are rounding.
+EQUAL_WITHIN = 1e-9
+
+ALONE = "no second answer to the same prompt to compare with"
+ALIKE = "all answers to the same prompt are equally good"
+WITH_TOOLS = "tools at hand, so the model can't answer again by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a prompt, with its reward."""
+
+    prompt: str
+    """Equal for answers to the same prompt."""
+    tokens: Rendered
+    reward: float
+    weight: float
+    behaviour: Logps
+    name: str | None = None
+    """Of the logged completion; None for one of the policy's own."""
+
+
+def prompt_of(sample: Sample) -> str:
+    """Return what is the same for all answers to one prompt."""
+    return json.dumps([sample.messages, sample.tools], sort_keys=True)
+
+
+def told_apart(samples: Sequence[Sample]) -> list[Sample]:
+    """Return one sample for each answer that feedback says something about, with its reward.
+
+    A correction and a preferred reply are worth 1, what they were preferred over −1, unless they were rated as well.
+    """
+    found = []
+    for sample in samples:
+        pair = 1.0 if sample.worse else -1.0 if sample.correction else 0.0
+        if reward := sample.reward or pair:
+            found.append(sample.model_copy(update={"reward": reward}))
+        texts = [{"role": "assistant", "content": sample.correction}] if sample.correction else []
+        for reward, replies in ((1.0, texts), (-1.0, sample.worse)):
+            # No version is known to have written them.
+            other = {"reward": reward, "finished": True, "behaviour_version": None}
+            found += [sample.model_copy(update=other | {"reply": reply}) for reply in replies]
+    return found
+
+
+def lessons_from(
+    answers: Sequence[Answer],
+    objective: Objective,
+    config: Hyperparameters,
+    backend: TrainerBackend,
+    left_out: LeftOut,
+) -> list[Lesson]:
+    """Return a lesson for each answer that can be compared. Raises NotTrainable when none can."""
+    check_finite([each.reward for each in answers])
+    groups = list(_comparable(answers, objective, left_out))
+    if not groups:
+        raise NotTrainable(
+            f"{objective} found no two answers to compare: rate several answers to the same prompt differently, "
+            "or rate more, so that a reward model can be learnt"
+        )
+    pulls = advantages(
+        objective, [[each.reward for each in group] for group in groups], config.advantage_limit
+    )
+    flat = [each for group in groups for each in group]
+    reference = backend.logps([each.tokens for each in flat], "bare")
+    return [
+        Lesson(
+            objective,
+            (
+                Reply(
+                    each.tokens,
+                    (pull,) * len(each.tokens.reply),
+                    pull > 0,
+                    each.weight,
+                    each.behaviour,
+                    referred,
+                ),
+            ),
+            reward=each.reward,
+        )
+        for each, pull, referred in zip(
+            flat, (pull for group in pulls for pull in group), reference, strict=True
+        )
+    ]
+
+
+def check_finite(rewards: Iterable[float]) -> None:
+    """Raises NotTrainable if a reward isn't a number."""
+    if wrong := [reward for reward in rewards if not math.isfinite(reward)]:
+        raise NotTrainable(
+            f"{len(wrong)} rewards are no finite numbers (such as {wrong[0]}): mend the reward model, or set "
+            'train.advanced.rewards = "ratings"'
+        )
+
+
+def advantages(objective: Objective, groups: Sequence[Sequence[float]], limit: float) -> list[list[float]]:
+    """Return an advantage for each reward; a group holds the rewards of the answers to one prompt.
+
+    - rloo: ``A_i = r_i − mean_{j≠i} r_j``. Source: arXiv 2402.14740.
+    - grpo, gspo: ``A_i = (r_i − mean) / std`` within the group. Source: arXiv 2402.03300.
+    - ppo: ``A_i = (r_i − V) / std`` over the run, within ±``limit``. V, the value of the prompt, is the mean reward of
+      its other answers, or of all prompts' if there is none: a few dozen ratings can't train a value network.
+    """
+    if objective == "rloo":
+        return [_above_others(group) for group in groups]
+    if objective in ("grpo", "gspo"):
+        return [[(reward - fmean(group)) / pstdev(group) for reward in group] for group in groups]
+    everything = [reward for group in groups for reward in group]
+    mean = fmean(everything)
+    above = [_above_others(group) if len(group) > 1 else [group[0] - mean] for group in groups]
+    spread = pstdev([each for group in above for each in group]) or 1.0
+    return [[max(-limit, min(limit, each / spread)) for each in group] for group in above]
+
+
+def _above_others(group: Sequence[float]) -> list[float]:
+    total, others = math.fsum(group), len(group) - 1
+    return [reward - (total - reward) / others for reward in group]
+
+
+def _comparable(answers: Sequence[Answer], objective: Objective, left_out: LeftOut) -> Iterable[list[Answer]]:
+    """Yield the groups whose rewards differ. PPO compares an answer without others with those to other prompts."""
+    ordered = sorted(answers, key=lambda each: each.prompt)
+    singles = []
+    for _, group in groupby(ordered, key=lambda each: each.prompt):
+        members = list(group)
+        if len(members) == 1:
+            singles += members
+        elif _differ(members):
+            yield members
+        else:
+            _drop(members, ALIKE, left_out)
+    if objective == "ppo" and _differ(singles):
+        yield from ([each] for each in singles)
+    else:
+        _drop(singles, ALONE, left_out)
+
+
+def _differ(answers: Sequence[Answer]) -> bool:
+    rewards = [each.reward for each in answers]
+    return bool(rewards) and max(rewards) - min(rewards) > EQUAL_WITHIN
+
+
+def _drop(answers: Sequence[Answer], why: str, left_out: LeftOut) -> None:
+    for each in answers:
+        left_out.add(why, each.name)
+
+
+def sampled(
+    samples: Sequence[Sample],
+    model: RewardModel,
+    config: Hyperparameters,
+    backend: TrainerBackend,
+    *,
+    left_out: LeftOut,
+    seed: int,
+) -> list[Answer]:
+    """Let the policy under training answer the prompts again, and score its answers.
+
+    Near-empty, repetitive and off-topic ones get the lowest score of all: a model that learnt from good and bad answers
+    has never seen such.
+    """
+    prompts = _prompts(samples, config, backend, left_out, seed)
+    asking = [each for each in prompts for _ in range(config.policy_samples)]
+    replies = backend.sample([ids for _, ids in asking], "trained", _room(samples, backend), seed)
+    scores: list[float] = []
+    for place in range(0, len(asking), config.policy_samples):
+        members = [_candidate(reply, backend) for reply in replies[place : place + config.policy_samples]]
+        scores += model.score(asking[place][0].messages, members)
+    check_finite(scores)
+    sound = [
+        _sound(sample, backend.renderer.text(reply.ids))
+        for (sample, _), reply in zip(asking, replies, strict=True)
+    ]
+    lowest = min(scores, default=0.0)
+    return [
+        Answer(
+            prompt_of(sample),
+            Rendered(ids, reply.ids),
+            score if is_sound else lowest,
+            1.0,
+            reply.logps,
+        )
+        for (sample, ids), reply, score, is_sound in zip(asking, replies, scores, sound, strict=True)
+    ]
+
+
+def _prompts(
+    samples: Sequence[Sample], config: Hyperparameters, backend: TrainerBackend, left_out: LeftOut, seed: int
+) -> list[tuple[Sample, tuple[int, ...]]]:
+    """Choose prompts for a round, each with its tokens; those that can't be answered again are counted once a run."""
+    found = []
+    for sample in {prompt_of(each): each for each in samples}.values():
+        try:
+            if sample.tools:
+                raise Unrenderable(WITH_TOOLS)
+            if why := not_text(sample.messages, {}):
+                raise Unrenderable(why)
+            if not asked(sample.messages):
+                raise Unrenderable(NOBODY_ASKED)
+            ids = backend.renderer.prompt(sample.messages)
+        except Unrenderable as error:
+            leave_out(f"the prompt of completion {sample.completion_id}", error, left_out, None)
+            continue
+        found.append((sample, tuple(ids[-config.max_tokens :])))
+    return random.Random(seed).sample(found, min(len(found), config.round_prompts))
+
+
+def _room(samples: Sequence[Sample], backend: TrainerBackend) -> int:
+    longest = max((len(backend.renderer.plain(text_of(each.reply))) for each in samples), default=0)
+    return min(max(LEAST_TOKENS, longest + 1), MOST_TOKENS)
+
+
+def _candidate(reply: Sampled, backend: TrainerBackend) -> Candidate:
+    return Candidate(backend.renderer.text(reply.ids), reply.finished)
+
+
+def _sound(sample: Sample, text: str) -> bool:
+    stems = topics(asked(sample.messages))
+    return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))

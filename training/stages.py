@@ -1,0 +1,129 @@
+"""The stages of a run: a warm start on demonstrations, the objective, and imitation of successes. Knows no framework.
+
+Each stage makes its lessons when it begins, with the policy as it is then. Most runs have a single one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from burnish.adapters.rewards import RewardModel
+from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.dataset import LeftOut
+from burnish.training.hyperparameters import POLICY_GRADIENT
+from burnish.training.job import JobDirectory, JobSpec, Sample
+from burnish.training.lessons import check_teachable, imitation, lessons, logged_answers
+from burnish.training.policy_gradient import lessons_from, sampled
+from burnish.training.reward import Rewarding, rewarding
+
+# A warm start may use up half of the distance that a run may go: the rest is the objective's.
+WARM_SHARE = 0.5
+# Rounds and stages draw from different dice, and batches of different stages are shuffled differently.
+SEEDS_A_STAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a run is about."""
+
+    job: JobDirectory
+    spec: JobSpec
+    samples: Sequence[Sample]
+    """Those that it may train on."""
+
+
+Learn = Callable[[TrainerBackend, LeftOut], list[Lesson]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    epochs: int
+    kl_stop: float
+    learn: Learn
+    """Makes the lessons. Raises NotTrainable."""
+    ends_run: bool = True
+    """The run has gone far enough when this stage has. If not, the next stage follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """All stages of a run."""
+
+    stages: tuple[Stage, ...]
+    rewards: str | None
+    """Where a policy gradient's rewards come from, in words."""
+    imitated: frozenset[str] = frozenset()
+    """The completions from which a stage of imitation learns."""
+
+
+def course(task: Task) -> Course:
+    """Return the stages of a run. Raises NotTrainable when its samples can't teach."""
+    spec, samples, stages = task.spec, task.samples, []
+    config, imitated = spec.hyperparameters, set[str]()
+    if config.warm_start and (shown := demonstrations(samples)):
+        imitated |= {each.completion_id for each in shown}
+        learn = partial(imitation, spec, shown)
+        stages.append(Stage(config.warm_epochs, WARM_SHARE * config.kl_stop, learn, ends_run=False))
+    rewards = None
+    if spec.objective in POLICY_GRADIENT:
+        rewards = rewarding(samples, config.rewards)
+        stages += _rounds(task, rewards)
+    else:
+        check_teachable(spec.objective, samples, config)
+        learn = partial(_objective, task, frozenset(imitated))
+        stages.append(Stage(config.epochs, config.kl_stop, learn))
+    if config.successes and (good := [each for each in samples if each.reward > 0]):
+        imitated |= {each.completion_id for each in good}
+        stages.append(Stage(config.warm_epochs, config.kl_stop, partial(imitation, spec, good)))
+    return Course(tuple(stages), rewards.words if rewards else None, frozenset(imitated))
+
+
+def demonstrations(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the answers to imitate: corrections, preferred answers, and good ones of another model or a person.
+
+    If there are none, the answers rated good stand in for them.
+    """
+    found = list(_shown(samples))
+    return found or [each for each in samples if each.reward > 0]
+
+
+def _shown(samples: Sequence[Sample]) -> Iterator[Sample]:
+    for sample in samples:
+        if sample.correction:
+            wanted = {"role": "assistant", "content": sample.correction}
+            other = {"reply": wanted, "finished": True, "behaviour_version": None}
+            yield sample.model_copy(update=other)
+        elif sample.worse or (sample.reward > 0 and sample.behaviour_version is None):
+            yield sample
+
+
+def _objective(
+    task: Task, imitated: Collection[str], backend: TrainerBackend, left_out: LeftOut
+) -> list[Lesson]:
+    return lessons(task.job, task.spec, task.samples, backend, left_out, taught=imitated)
+
+
+def _rounds(task: Task, rewards: Rewarding) -> Iterator[Stage]:
+    config = task.spec.hyperparameters
+    if rewards.model is None:
+        check_teachable(task.spec.objective, task.samples, config)
+        yield Stage(config.epochs, config.kl_stop, partial(_logged, task))
+        return
+    for number in range(config.rounds):
+        yield Stage(config.epochs, config.kl_stop, partial(_round, task, rewards.model, number))
+
+
+def _logged(task: Task, backend: TrainerBackend, left_out: LeftOut) -> list[Lesson]:
+    answers = logged_answers(task.job, task.spec, task.samples, backend, left_out)
+    return lessons_from(answers, task.spec.objective, task.spec.hyperparameters, backend, left_out)
+
+
+def _round(
+    task: Task, model: RewardModel, number: int, backend: TrainerBackend, left_out: LeftOut
+) -> list[Lesson]:
+    config, seed = task.spec.hyperparameters, task.spec.seed + SEEDS_A_STAGE * (number + 1)
+    unanswered = LeftOut() if number else left_out  # the same prompts in each round
+    answers = sampled(task.samples, model, config, backend, left_out=unanswered, seed=seed)
+    return lessons_from(answers, task.spec.objective, config, backend, left_out)
