@@ -93,7 +93,7 @@ class Hyperparameters(Record):
     policy_samples: int = Field(4, ge=2, le=64)
     """Answers sampled for each prompt and round, if a model rewards them."""
     round_prompts: int = Field(16, ge=1, le=1024)
-    """Prompts in a round, drawn from all of the run. A laptop takes a minute to sample 64 answers of the small model."""
+    """Prompts in a round, drawn from all of the run. A laptop samples 64 answers of the small model in a minute."""
     rounds: int = Field(3, ge=1, le=64)
     """How many times the policy answers anew, if a model rewards it; ``epochs`` are passes over one round's answers."""
     warm_start: bool = False

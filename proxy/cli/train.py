@@ -25,14 +25,21 @@ def train(
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Train on all ratings again, starting from the base model.")
     ] = False,
+    rlhf: Annotated[
+        bool,
+        typer.Option(
+            "--rlhf",
+            help="Imitate demonstrations, learn a reward model from the ratings, then train against it.",
+        ),
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    proxy, wanted = Proxy(url), {"force": force, "refresh": refresh}
+    proxy, wanted = Proxy(url), {"force": force, "refresh": refresh, "rlhf": rlhf}
     if dry_run:
         _dry_run(proxy, wanted, as_json)
         return
-    started = _started(proxy, wanted, attach=wait and not refresh)
+    started = _started(proxy, wanted, attach=wait and not refresh and not rlhf)
     run_id = started["run_id"]
     if not as_json:
         for warning in started.get("warnings", ()):

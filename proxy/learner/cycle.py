@@ -32,6 +32,7 @@ from burnish.proxy.records import RatedCompletion
 from burnish.proxy.tables import TrainConfig
 from burnish.training.device import main_memory, model_size
 from burnish.training.errors import JobError
+from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import (
     Hyperparameters,
     JobDirectory,
@@ -62,6 +63,21 @@ SHOWN = (("loss", "loss"), ("KL", "kl_per_token"))
 Ending = Literal["live", "candidate", "rejected"]
 Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
 """Called with the next stage and the version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asks of a run, beyond the settings."""
+
+    force: bool = False
+    """Train on ratings of one kind, too."""
+    refresh: bool = False
+    """From the base model, on all ratings, whatever the live version has learnt."""
+    rlhf: bool = False
+    """A warm start on demonstrations, a reward model from the ratings, then a policy gradient against it."""
+
+
+AS_SET = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,35 +208,29 @@ class Cycle:
             return max(took)
         return main_memory(self._size, Hyperparameters()) if self._size else None
 
-    async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
-        """Plan a run; writes nothing. Raises AdapterError, Unavailable.
-
-        ``refresh``: from the base model, on all ratings, whatever the live version has learnt.
-        """
+    async def plan(self, run_id: str, wanted: Wanted = AS_SET) -> Plan:
+        """Plan a run; writes nothing. Raises AdapterError, Unavailable."""
         rated = await self._rated()
-        return await asyncio.to_thread(
-            self._plan, run_id, rated, accept_one_sided=accept_one_sided, refresh=refresh
-        )
+        return await asyncio.to_thread(self._plan, run_id, rated, wanted)
 
-    def _plan(
-        self, run_id: str, rated: Sequence[RatedCompletion], *, accept_one_sided: bool, refresh: bool
-    ) -> Plan:
+    def _plan(self, run_id: str, rated: Sequence[RatedCompletion], wanted: Wanted) -> Plan:
         incumbent = self.registry.live()
-        learnt = frozenset[str]() if refresh else self.learnt()
+        learnt = frozenset[str]() if wanted.refresh else self.learnt()
         versions = {
             version.number: version
             for version in self.registry.versions()
             if version.manifest.base_digest == self.swap.host.base_digest and version.state != "pruned"
         }
-        samples, objective = self._samples(rated, learnt, versions)
+        samples, objective = self._samples(rated, learnt, versions, wanted)
         settings, notes = self._hyperparameters(
             objective,
-            one_sided=accept_one_sided and is_one_sided(samples, objective),
+            one_sided=wanted.force and is_one_sided(samples, objective),
             instructed=instructed([sample for sample in samples if not sample.held_out]),
+            rlhf=wanted.rlhf,
         )
-        if refresh:
+        if wanted.refresh:
             notes.append("trains on all ratings again, from the base model")
-        parent = BASE_VERSION if refresh else incumbent
+        parent = BASE_VERSION if wanted.refresh else incumbent
         behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
         spec = self._spec(
             run_id=run_id,
@@ -236,12 +246,18 @@ class Cycle:
         return Plan(run_id, parent, incumbent, tuple(samples), spec, usable)
 
     def _samples(
-        self, rated: Sequence[RatedCompletion], learnt: Collection[str], versions: Collection[int]
+        self,
+        rated: Sequence[RatedCompletion],
+        learnt: Collection[str],
+        versions: Collection[int],
+        wanted: Wanted,
     ) -> tuple[list[Sample], Objective]:
         """Return the ready and the replayed samples, and the objective for them."""
         policies = export.Policies(self.swap.host.base_digest, versions)
         samples = export.samples(rated, learnt, policies)
         objective = choose(samples) if self.train.objective == "auto" else self.train.objective
+        if wanted.rlhf and objective not in POLICY_GRADIENT:
+            objective = "ppo"
         new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
         samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
         return samples, objective
@@ -367,14 +383,20 @@ class Cycle:
         return None
 
     def _hyperparameters(
-        self, objective: Objective, *, one_sided: bool, instructed: bool
+        self, objective: Objective, *, one_sided: bool, instructed: bool, rlhf: bool
     ) -> tuple[Hyperparameters, list[str]]:
         """Return the settings of a run within the limits of the engine, and notes on what burnish chose or changed."""
         own = self.train.overrides()
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
+        if rlhf:
+            own = {"warm_start": True, "rewards": "model"} | own
         chosen = hyperparameters(self.train.preset, objective, self._size, instructed=instructed, **own)
         notes = reasons(self._size, chosen, own)
+        if rlhf:
+            notes.append(
+                f"imitates demonstrations, then learns by {objective} from what a reward model likes"
+            )
         limit = self.swap.host.limits.max_rank
         if chosen.rank > limit:
             notes.append(f"rank {chosen.rank} lowered to {limit}, the limit of the engine")

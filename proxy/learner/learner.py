@@ -20,7 +20,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import version_label
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.curve import Curve, curve_of
-from burnish.proxy.learner.cycle import Cycle
+from burnish.proxy.learner.cycle import AS_SET, Cycle, Wanted
 from burnish.proxy.learner.machine import UNKNOWN, Meter
 from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, State, decide, warnings
@@ -47,8 +47,7 @@ FAULT_PAUSE_S = 30.0
 class _Request:
     """A request of the user for a run."""
 
-    one_sided: bool
-    refresh: bool
+    wanted: Wanted
     started: asyncio.Future[str]
     """The ID of the run once it is in the log; otherwise Conflict or Unavailable."""
 
@@ -208,12 +207,9 @@ class Learner:
         """Return the job directory of a run. Those of old runs were deleted."""
         return self._cycle.job(run_id)
 
-    async def train_now(self, *, force_one_sided: bool = False, refresh: bool = False) -> str:
-        """Start a run regardless of counts and clock; return its ID. Raises Conflict, Unavailable.
-
-        ``refresh``: from the base model, on all ratings.
-        """
-        request, decision = await self._requested(one_sided=force_one_sided, refresh=refresh)
+    async def train_now(self, wanted: Wanted = AS_SET) -> str:
+        """Start a run regardless of counts and clock; return its ID. Raises Conflict, Unavailable."""
+        request, decision = await self._requested(wanted)
         if not decision.start:
             raise _not_started(decision)
         if self._request is None:
@@ -226,10 +222,10 @@ class Learner:
         machine, needed_bytes = await self._around.at_once()
         return warnings(machine, needed_bytes, self._train)
 
-    async def dry_run(self, *, force_one_sided: bool = False, refresh: bool = False) -> dict[str, Any]:
+    async def dry_run(self, wanted: Wanted = AS_SET) -> dict[str, Any]:
         """Return what ``train_now`` would do, and the reason; changes nothing."""
-        _, decision = await self._requested(one_sided=force_one_sided, refresh=refresh)
-        plan = await self._cycle.plan("run_", accept_one_sided=force_one_sided, refresh=refresh)
+        _, decision = await self._requested(wanted)
+        plan = await self._cycle.plan("run_", wanted)
         new = [sample for sample in plan.training if not sample.replayed]
         return {
             "would_train": decision.start,
@@ -278,10 +274,10 @@ class Learner:
         self._look()
         self.wake()
 
-    async def _requested(self, *, one_sided: bool, refresh: bool) -> tuple[_Request, Decision]:
+    async def _requested(self, wanted: Wanted) -> tuple[_Request, Decision]:
         """Return a request of the user, and the decision on it by the latest counts."""
         await self._count()
-        request = _Request(one_sided, refresh, asyncio.get_running_loop().create_future())
+        request = _Request(wanted, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._train, _now())
 
     async def _work(self, interrupted: Sequence[AdapterVersion]) -> None:
@@ -345,14 +341,14 @@ class Learner:
 
     async def _run(self, reason: str, request: _Request | None) -> None:
         """Carry one run out and record how it ended."""
-        one_sided, refresh = bool(request and request.one_sided), bool(request and request.refresh)
-        ready = self._counting.ready(refresh=refresh)
+        wanted = request.wanted if request else AS_SET
+        ready = self._counting.ready(refresh=wanted.refresh)
         runs = self._runs
         async with self._recorded():
             run = await runs.start(reason, ready.good + ready.bad + ready.neutral)
             if request:
                 request.settle(run.id)
-            plan = await self._cycle.plan(run.id, accept_one_sided=one_sided, refresh=refresh)
+            plan = await self._cycle.plan(run.id, wanted)
             if plan.note:
                 await runs.add_note(plan.note)
             await runs.conclude(await self._cycle.run(plan, runs.report))
@@ -415,7 +411,7 @@ class Learner:
         await self._cycle.swap.prune(self._train.keep_versions)
 
     def _state(self, request: _Request | None = None) -> State:
-        ready = self._counting.ready(refresh=bool(request and request.refresh))
+        ready = self._counting.ready(refresh=bool(request and request.wanted.refresh))
         return State(
             *(ready.new, ready.good, ready.bad, ready.comments, ready.pairs),
             active=self._runs.active.id if self._runs.active else None,
@@ -426,7 +422,7 @@ class Learner:
             machine=self._around.machine,
             needed_bytes=self._around.needed_bytes,
             asked=request is not None,
-            one_sided=bool(request and request.one_sided),
+            one_sided=bool(request and request.wanted.force),
             paused=self._pause_file.exists(),
             untrainable=self._cycle.untrainable,
         )

@@ -23,6 +23,7 @@ from burnish.proxy.described import described, flat, list_of, optional
 from burnish.proxy.errors import Forbidden, Unprocessable
 from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
+from burnish.proxy.learner.cycle import Wanted
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.progress import Progress
 from burnish.proxy.learner.reset import Outcome
@@ -53,6 +54,8 @@ class TrainRequest(Body):
     """Train on one-sided ratings too."""
     refresh: StrictBool = False
     """Train from the base model on all ratings, whatever the live version has learnt."""
+    rlhf: StrictBool = False
+    """Imitate demonstrations, learn a reward model from the ratings, then train against it."""
 
 
 class PromoteRequest(Body):
@@ -119,18 +122,19 @@ def learner_routes(
 
 def _run_routes(learner: Learner, log: Log) -> list[Route]:
     @described(
-        "start a run; all three are booleans. With `dry_run` only see what it would do",
+        "start a run; all are booleans. With `dry_run` only see what it would do",
         dict[str, Any],
         body=TrainRequest,
         statuses=(200, 202),
     )
     async def train(request: Request) -> Response:
         body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
+        wanted = Wanted(body.force, body.refresh, body.rlhf)
         if body.dry_run:
-            plan = await learner.dry_run(force_one_sided=body.force, refresh=body.refresh)
+            plan = await learner.dry_run(wanted)
             return json_response(plan)
         warnings = await learner.warnings()
-        run_id = await learner.train_now(force_one_sided=body.force, refresh=body.refresh)
+        run_id = await learner.train_now(wanted)
         return json_response({"run_id": run_id, "warnings": warnings}, 202)
 
     @described("stop or restart automatic runs")

@@ -13,6 +13,7 @@ from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, Sample
 from burnish.training.loop import train
+from burnish.training.presets import hyperparameters
 from burnish.training.rendering import Rendered
 from burnish.training.stages import Task, course, demonstrations
 from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, job_spec, sample, write_job
@@ -161,3 +162,33 @@ def test_a_run_that_ended_between_its_stages_goes_on_and_comes_to_the_same(
     name = "adapter_model.safetensors"
     assert (torn.adapter / name).read_bytes() == (whole.adapter / name).read_bytes()
     assert len(torn.metrics.read_text().splitlines()) == len(whole.metrics.read_text().splitlines())
+
+
+def test_the_policy_answers_anew_in_each_round_and_a_model_rewards_it(make) -> None:
+    samples = []
+    for number in range(40):
+        question = {"role": "user", "content": ("Why?", "How?", "What?")[number % 3]}
+        samples.append(sample(number, good=number % 2 == 0).model_copy(update={"messages": (question,)}))
+    settings = {"epochs": 1, "rounds": 2, "round_prompts": 2, "policy_samples": 4}
+    job = make(samples, "rloo", **settings)
+    result = train(job)
+    assert result.rewards
+    assert result.rewards.startswith("a reward model of")
+    assert result.good + result.bad == 2 * 2 * 4
+    lines = [json.loads(line) for line in job.metrics.read_text().splitlines()]
+    assert {line["stage"] for line in lines} == {0, 1}
+    assert next(line["ratio_mean"] for line in lines) == pytest.approx(1, abs=0.1), "its own answers at first"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_on_the_small_model_ppo_makes_liked_answers_likelier(
+    tmp_path: Path, small: Base, weights: Path
+) -> None:
+    samples = [each for number in range(3) for each in two_answers(number)]
+    config = hyperparameters(objective="ppo", epochs=3)
+    job = write_job(tmp_path / "job", small, samples, objective="ppo", hyperparameters=config)
+    assert train(job).metrics["kl_per_token"] < config.kl_stop
+    moved = shift(job, weights, samples)
+    assert all(good > bad + 0.02 for good, bad in zip(moved[::2], moved[1::2], strict=True))
+    assert sum(moved[::2]) > 0

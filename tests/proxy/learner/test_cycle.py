@@ -15,6 +15,7 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.questions import QUESTIONS
+from burnish.proxy.learner.cycle import Wanted
 from burnish.proxy.learner.pairs import read_pair
 from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.learner.trainer import latest_step
@@ -176,7 +177,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
         while "all 8 ready ratings are bad" not in world.learner.status()["reason"]:
             await asyncio.sleep(0.05)
     assert await world.log.runs() == []
-    run_id = await world.learner.train_now(force_one_sided=True)
+    run_id = await world.learner.train_now(Wanted(force=True))
     run = await world.ended(run_id, 500)
     assert run.status in ("candidate", "rejected"), run.reason
     assert world.registry.live() == 0

@@ -11,6 +11,7 @@ import pytest
 from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.gate import told
 from burnish.proxy.ids import run_id
+from burnish.proxy.learner.cycle import Wanted
 from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
 from burnish.training.presets import hyperparameters
@@ -93,7 +94,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), (
         "the preset fills what the user left open"
     )
-    forced = await world.learner.dry_run(force_one_sided=True)
+    forced = await world.learner.dry_run(Wanted(force=True))
     assert forced["hyperparameters"] == dry["hyperparameters"], "what is not one-sided is not held back"
     assert not (world.data / "jobs").exists()
     assert await world.log.runs() == []

@@ -316,3 +316,29 @@ async def test_pausing_outlives_a_restart(tmp_path: Path, weights: Path) -> None
         assert (resumed["state"] == "paused", "paused" in resumed["reason"]) == (False, False)
     async with steered(tmp_path, weights, "ann") as burnish:
         assert (await burnish.http.get("/burnish/status")).json()["learner"]["state"] != "paused"
+
+
+async def test_rlhf_is_a_warm_start_a_reward_model_and_a_policy_gradient_against_it(burnish: Rated) -> None:
+    await burnish.rate(*["good", "bad"] * 4)
+    plan = await burnish.plan(rlhf=True)
+    assert plan["objective"] == "ppo"
+    chosen = plan["hyperparameters"]
+    assert (chosen["warm_start"], chosen["rewards"], chosen["token_band"]) == (True, "model", [0.8, 1.2])
+    assert "imitates demonstrations, then learns by ppo from what a reward model likes" in plan["note"]
+    run_id = (await burnish.job(rlhf=True)).path.name
+    run = (await burnish.http.get(f"/burnish/runs/{run_id}")).json()
+    assert "a reward model needs 32 rated answers to train on" in run["reason"], (
+        "said before a model is loaded"
+    )
+
+
+async def test_rlhf_keeps_the_policy_gradient_and_the_values_that_the_user_set(
+    tmp_path: Path, weights: Path
+) -> None:
+    own = {"objective": "gspo", "advanced": {"rewards": "ratings", "rounds": 7}}
+    async with rated(tmp_path, weights, **own) as burnish:
+        await burnish.rate("good", "bad")
+        plan = await burnish.plan(rlhf=True)
+        chosen = plan["hyperparameters"]
+        assert (plan["objective"], chosen["rewards"], chosen["rounds"]) == ("gspo", "ratings", 7)
+        assert (await burnish.plan())["hyperparameters"]["warm_start"] is False
