@@ -46,6 +46,10 @@ ARMS: Mapping[str, Arm] = {
         Arm("kto", _objective("kto")),
         Arm("bco", _objective(f"{LOSSES}.bco:loss")),
         Arm("sft", _objective("sft")),
+        # From 64 ratings on, a reward model scores the model's own answers; with fewer, the ratings are the rewards.
+        Arm("ppo", _objective("ppo")),
+        Arm("ppo_warm", _objective("ppo", warm_start="true")),
+        Arm("grpo", _objective("grpo"), pairs=True),
         Arm("dpo", _objective("dpo"), pairs=True),
         Arm("critique", _objective("critique"), comments=True),
         Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),

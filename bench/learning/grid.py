@@ -34,6 +34,8 @@ FEWER_AND_MORE = {"auto": (8, 16, 128), "auto_words": (8, 32), "mis_po_rival": (
 TWO_ROUNDS = (16, 40)
 FRESH = 120
 """Held-out questions where hardly any answer satisfies."""
+COMPARED = 134
+"""Held-out questions of a seed, where two arms are compared closely."""
 ONLINE = tuple(range(16, 65, 16))
 
 QUICK = (
@@ -49,6 +51,8 @@ def full() -> Iterator[Cell]:
     """
     for seed in SEEDS:
         yield from _claims(seed)
+    for seed in SEEDS:
+        yield from _policy_gradients(seed)
     for part in (_rounds, _words_under_stress, _objectives, _styles, _stresses, _counts, _online):
         yield from part(SEEDS[0])
 
@@ -69,6 +73,12 @@ def _anew(arm: str, preference: str, seed: int, ratings: int, stress: Stress = "
 def _claims(seed: int) -> Iterator[Cell]:
     yield _anew("auto", "brief", seed, RATINGS)
     yield _anew("auto_words", "brief-cold", seed, COMMENTS)
+
+
+def _policy_gradients(seed: int) -> Iterator[Cell]:
+    """PPO against what burnish chooses: 402 replies of each in three seeds, so that five points can be told apart."""
+    for arm in ("auto", "ppo", "ppo_warm"):
+        yield Cell(arm, ("brief",), seed, (MANY,), held_out=COMPARED, widely=False)
 
 
 def _rounds(seed: int) -> Iterator[Cell]:
