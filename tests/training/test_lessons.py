@@ -86,6 +86,20 @@ def test_sft_learns_the_good_ones_only(backend: TorchPeftBackend) -> None:
     assert only.good
 
 
+def test_sft_learns_corrections_and_preferred_answers_whatever_they_were_rated(
+    backend: TorchPeftBackend,
+) -> None:
+    wanted = SHORT.format(TOPICS[1])
+    corrected = sample(1, good=False).model_copy(update={"correction": wanted})
+    worse = ({"role": "assistant", "content": LONG.format(TOPICS[2])},)
+    preferred = sample(2, good=True).model_copy(update={"worse": worse, "reward": 0.0})
+    left_out = LeftOut()
+    found = learnt(backend, "sft", [corrected, preferred, sample(3, good=False)], left_out)
+    texts = [backend.renderer.text(lesson.replies[0].tokens.reply) for lesson in found]
+    assert texts == [wanted, SHORT.format(TOPICS[2])]
+    assert left_out.answers == {"cmpl_3": "nothing in it that sft learns from"}
+
+
 def test_a_correction_and_a_preference_are_pairs(backend: TorchPeftBackend) -> None:
     wanted = SHORT.format(TOPICS[1])
     corrected = sample(1, good=False).model_copy(update={"correction": wanted, "reward": 0.0})
