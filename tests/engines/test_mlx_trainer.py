@@ -107,6 +107,33 @@ scores["taught"] = backend.step(taught, Hyperparameters(), 0.0)
 print(json.dumps(scores))
 """
 
+FASTER = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from burnish.adapters.convert.peft import read_peft
+from burnish.training.backends.base import Lesson, Reply
+from burnish.training.backends.mlx_lora import MlxLoraBackend
+from burnish.training.job import Hyperparameters
+weights, out, text = sys.argv[1:]
+found = {}
+for ratio in (1.0, 4.0):
+    config = Hyperparameters(lora_plus_ratio=ratio, targets=("v_proj",), learning_rate=3e-3)
+    backend = MlxLoraBackend(Path(weights), None, config, seed=0)
+    reply = backend.renderer.conversation(
+        json.loads(text), (), {"role": "assistant", "content": "It is water."}, finished=True, max_tokens=99)
+    (row,) = backend.logps([reply], "bare")
+    backend.step([Lesson("sft", (Reply(reply, (1.0,) * len(row), True, 1.0, row, row),))], config, 0.0)
+    directory = Path(out) / str(ratio)
+    directory.mkdir()
+    backend.save(directory, "small")
+    pairs = read_peft(directory).pairs
+    found[ratio] = [sorted({name.rpartition(".")[2] for name in pairs}),
+                    float(sum(np.abs(each.b).sum() for each in pairs.values())),
+                    float(sum(np.abs(each.a).sum() for each in pairs.values()))]
+print(json.dumps(found))
+"""
+
 
 def in_mlx(*arguments: str) -> str:
     """Run Python in the environment of MLX, where there is no torch; return what it printed."""
@@ -262,3 +289,14 @@ def test_replies_score_as_in_peft_under_every_policy(
     model.set_adapter("trained")
     assert found["trained"] == pytest.approx(logps(model), abs=EXACT)
     assert len({tuple(row) for row in found.values()}) == 3
+
+
+def test_lora_plus_and_the_choice_of_layers_are_as_in_torch(base: Path, tmp_path: Path) -> None:
+    """B begins at zero, so its size is the length of the first step."""
+    plain, plus = json.loads(
+        in_mlx("-c", FASTER, str(base), str(tmp_path), json.dumps(context("Rain")))
+    ).values()
+    assert plain[0] == plus[0] == ["v_proj"]
+    assert plus[1] == pytest.approx(4 * plain[1], rel=1e-3)
+    assert plus[1] > 0
+    assert plus[2] == pytest.approx(plain[2], rel=1e-6)
