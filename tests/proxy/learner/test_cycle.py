@@ -6,6 +6,7 @@ The ordinary tests use a tiny model that knows nothing. The long form teaches th
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.records import Run
 from tests.proxy.learner.conftest import Open, World
+from tests.proxy.log.exchanges import capture, user
 
 pytestmark = pytest.mark.slow
 
@@ -186,6 +188,32 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
     assert world.registry.get(1).state == run.status
     await world.swap.settled()
     assert list(await world.host.served()) == [0], "the candidate was unloaded"
+
+
+@pytest.mark.soak
+async def test_the_whole_way_of_rlhf_is_one_run_that_ends_at_the_gate(
+    open_world: Open, tiny_model: Path
+) -> None:
+    few = {"rounds": 1, "round_prompts": 2, "policy_samples": 4, "warm_epochs": 1}
+    world = await open_world(model=tiny_model, schedule="manual", epochs=1, batch_size=32, advanced=few)
+    for number in range(56):
+        good = number % 2 == 0
+        text = (
+            f"It is thing {number}." if good else f"Thing {number} has a long history, and many parts. " * 3
+        )
+        # Nothing in it could be a topic, of which the tiny model knows nothing.
+        made = capture(world.log, [user(f"Why? {number}")], text, adapter_version=0)
+        await world.rate(made, 1.0 if good else -1.0)
+    run_id = (await world.http.post("/burnish/train", json={"rlhf": True})).json()["run_id"]
+    run = await world.ended(run_id, 500)
+    assert run.status in ("live", "candidate", "rejected"), run.reason
+    manifest = world.registry.get(1).manifest
+    assert manifest.objective == "ppo"
+    assert manifest.metrics["rewards"].startswith("a reward model of")
+    lines = [json.loads(line) for line in world.learner.job(run_id).metrics.read_text().splitlines()]
+    assert [line["stage"] for line in lines] == sorted(line["stage"] for line in lines)
+    assert {line["stage"] for line in lines} == {0, 1}
+    assert all("reward" in line for line in lines if line["stage"] == 1)
 
 
 async def test_a_version_whose_judgement_was_interrupted_is_judged_after_the_restart(
