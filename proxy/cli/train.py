@@ -84,8 +84,9 @@ def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
     on = plan["trains_on"]
     console.print(f"{would}: {escape(plan['why'])}")
     console.print(f"automatic training: {escape(plan['by_itself'])}")
+    comments = f", {plan['comments']} with a comment" if plan["comments"] else ""
     console.print(
-        f"train on {on['good']} good and {on['bad']} bad ratings{_replayed(plan)}, test on {plan['held_out']} more, "
+        f"train on {on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, test on {plan['held_out']} more, "
         f"objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
     )
     for line in (plan["note"], left_out(plan)):

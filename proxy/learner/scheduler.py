@@ -82,16 +82,19 @@ def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
         return Decision(True, "you asked for it")
     if obstacle := _not_yet(state, train, now):
         return Decision(False, obstacle)
-    ready = (
-        f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
-        if state.paired
-        else f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready)"
-    )
+    ready = _ready(state)
     if state.machine.on_battery and not train.on_battery:
         return Decision(False, f"{ready}; waiting for mains power (train.on_battery: false). {START_ANYWAY}")
     if obstacle := _pressure(state, train, now.timestamp()):
         return Decision(False, f"{ready}; {obstacle}", due=True)
     return Decision(True, ready, due=True)
+
+
+def _ready(state: State) -> str:
+    if state.paired:
+        return f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
+    commented = f", {state.comments} with a comment" if state.comments else ""
+    return f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready{commented})"
 
 
 def warnings(machine: Machine, needed_bytes: int | None, train: TrainConfig) -> list[str]:

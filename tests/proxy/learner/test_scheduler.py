@@ -36,6 +36,13 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
     )
 
 
+def test_the_reason_counts_comments_which_need_no_rating() -> None:
+    commented = State(new=20, good=4, bad=0, comments=16)
+    assert decide(commented, TrainConfig(), NOON) == Decision(
+        True, "20 new ratings (4 good and 0 bad ready, 16 with a comment)", due=True
+    )
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [

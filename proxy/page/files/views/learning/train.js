@@ -18,7 +18,7 @@ export function Train({ plan, force, onClose }) {
   };
   return html`<${Confirm} title="Train now?" does="Train" act=${start} onClose=${onClose}>
     ${force && html`<${Note} tone="warn" title="All ratings are of one kind."><p>The model can then learn only what to avoid or to repeat. Better rate some answers the other way.</p><//>`}
-    <p>It learns from ${count(plan.trains_on.good, "good rating")} and ${count(plan.trains_on.bad, "bad one")}, and starts from ${versionName(plan.parent)}.</p>
+    <p>It learns from ${plan.comments > 0 ? `${count(plan.comments, "comment")}, ` : ""}${count(plan.trains_on.good, "good rating")} and ${count(plan.trains_on.bad, "bad one")}, and starts from ${versionName(plan.parent)}.</p>
     ${plan.held_out > 0 && html`<p>${count(plan.held_out, "rating")} ${plan.held_out === 1 ? "is" : "are"} kept aside to test the new version.</p>`}
     <p class="muted">Training takes minutes and slows this machine. Answers go on meanwhile. The new version is used only if the checks show that it is better.</p>
   <//>`;
