@@ -236,7 +236,7 @@ class Learner:
                 "good": sum(sample.reward > 0 for sample in new),
                 "bad": sum(sample.reward < 0 for sample in new),
             },
-            "comments": sum(sample.comment is not None for sample in new),
+            "comments": sum(sample.comment is not None and sample.reward <= 0 for sample in new),
             "replayed": len(plan.training) - len(new),
             "left_out": plan.spec.left_out,
             "held_out": len(plan.held_out),

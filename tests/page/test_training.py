@@ -37,12 +37,14 @@ async def test_a_training_is_started_by_a_key_and_followed_to_its_verdict(page: 
                 "completion_id": answer.headers["x-burnish-completion-id"],
                 "rating": "bad" if number % 2 else "good",
             }
+            rating |= {"comment": "too long"} if number == 1 else {}
             assert (await http.post("/v1/feedback", json=rating)).is_success
         await page.add_init_script(WATCH)
         await page.goto(f"{http.base_url}/#/learning")
         await expect(page.get_by_role("meter", name="New ratings: 16 of")).to_be_visible()
         await page.keyboard.press("t")
         dialog = page.get_by_role("dialog", name="Train now?")
+        await expect(dialog).to_contain_text("It learns from 1 comment, ")
         await expect(dialog).to_contain_text("starts from the base model")
         await dialog.get_by_role("button", name="Train").click()
         await expect(page.get_by_role("heading", name="Training now")).to_be_visible()
