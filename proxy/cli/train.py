@@ -87,7 +87,8 @@ def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
     comments = f", {plan['comments']} with a comment" if plan["comments"] else ""
     console.print(
         f"train on {on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, "
-        f"test on {plan['held_out']} more, objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
+        f"test on {plan['held_out']} more, objective {plan['objective']}, "
+        f"starting from {version_name(plan['parent'] or 0)}"
     )
     for line in (plan["note"], left_out(plan)):
         if line:
