@@ -25,8 +25,8 @@ from burnish.adapters.rewards.base import (
 from burnish.adapters.rewards.ridge import Fitted, best_penalty, fit, redrawn
 from burnish.adapters.rewards.views import VIEWS, Form, Seen, View, Words, learnt
 
-MOST_RATED = 512
-"""The latest ratings that are learnt from: solving costs the cube of their number, 512 take 2 s."""
+MOST_RATED = 256
+"""The latest ratings that are learnt from: solving costs the cube of their number. 256 take half a second."""
 RESAMPLES = 50
 """Fits to ratings drawn anew. Their spread is the error that comes from having few ratings."""
 SEED = 0
