@@ -38,6 +38,9 @@ MOST_FALSE = 0.03
 BETTER = 0.02
 """A candidate that pleases this much oftener is better, whatever it was made for."""
 
+BY_CHANCE = ("equal", "random thumbs", "learnt random thumbs")
+"""Candidates that are better by accident only."""
+
 Questions = Sequence[Sequence[Reply]]
 Choice = Callable[[Sequence[Reply]], Reply]
 
@@ -167,9 +170,11 @@ def _proved(
     def by_chance(own: Sequence[Reply]) -> Reply:
         return dice.choice(own)
 
+    keenness = dice.choice((0.4, 0.7, 1.0))
+
     def pleasing(wanted: Rule) -> Choice:
         return lambda own: dice.choice(
-            [each for each in own if wanted(each.text, each.finished)] * (dice.random() < 0.6) or own
+            [each for each in own if wanted(each.text, each.finished)] * (dice.random() < keenness) or own
         )
 
     def copying(own: Sequence[Reply]) -> Reply:
@@ -185,10 +190,8 @@ def _proved(
     found = []
     for kind, model, choice, truth in kinds:
         new, old = [choice(own) for own in fresh], [by_chance(own) for own in fresh]
-        is_better = truth is not None and _pleased(new, truth) > _pleased(old, truth) + BETTER
-        name = (
-            kind if kind in ("equal", "random thumbs", "learnt random thumbs") or not is_better else "better"
-        )
+        better_by = _pleased(new, truth) - _pleased(old, truth) if truth else 0.0
+        name = kind if kind in BY_CHANCE or better_by <= BETTER else _better(better_by)
         for pairs in PAIRS:
             sides = ([_seen(each) for each in islice(side, pairs)] for side in (new, old))
             gain = uncertain_gain(*model.gains(*sides), Limits())
@@ -196,6 +199,11 @@ def _proved(
             result = ["believed"] * believed + ["proved"] * (believed and gain.sign is True)
             found.append((name, pairs, result))
     return found
+
+
+def _better(gain: float) -> str:
+    """Name a candidate by how much oftener it pleases."""
+    return f"better by {'.3 or more' if gain >= 0.3 else '.15 to .3' if gain >= 0.15 else 'less than .15'}"
 
 
 def _pleased(replies: Sequence[Reply], rule: Rule) -> float:
@@ -239,7 +247,7 @@ def proved_in_words(found: dict[Key, tuple[int, int, int]]) -> tuple[float, str]
     worst = 0.0
     for (kind, noise, pairs), (count, believed, proved) in found.items():
         lines.append(f"| {kind} | {noise:.0%} | {pairs} | {believed} of {count} | {proved / count:.1%} |")
-        if kind != "better":
+        if not kind.startswith("better"):
             worst = max(worst, proved / count)
     return worst, "\n".join(lines)
 
