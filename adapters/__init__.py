@@ -11,6 +11,7 @@ from burnish.adapters.errors import (
     IncompatibleAdapter,
     ProbeFailed,
     UnknownVersion,
+    UnreadableRewardModel,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "IncompatibleAdapter",
     "ProbeFailed",
     "UnknownVersion",
+    "UnreadableRewardModel",
 ]

@@ -1,6 +1,7 @@
 """Errors of adapter versions and of the engines that serve them.
 
-AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, IncompatibleAdapter, EngineError.
+AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, IncompatibleAdapter,
+UnreadableRewardModel, EngineError.
 IncompatibleAdapter: LostInRounding.
 EngineError: EngineUnreachable, EngineRefused, NeedsRestart, ProbeFailed.
 """
@@ -32,6 +33,10 @@ class IncompatibleAdapter(AdapterError, ValueError):
 
 class LostInRounding(IncompatibleAdapter):
     """The adapter changes the weights by so little that the merged file would be the base model again."""
+
+
+class UnreadableRewardModel(AdapterError, ValueError):
+    """The files of a reward model are missing, damaged, or of another kind than expected."""
 
 
 class EngineError(AdapterError, RuntimeError):

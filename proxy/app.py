@@ -17,7 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from burnish.adapters.hosts.fetch import cache_dir
 from burnish.adapters.hosts.managed import ManagedEngine
+from burnish.adapters.threads import cores
 from burnish.proxy.access import Identity, may_steer_in_chat
 from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
@@ -50,9 +52,13 @@ from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
+from burnish.proxy.rewards import Rewards, reward_routes
+from burnish.proxy.rewards.rewards import Source
+from burnish.proxy.rewards.shelf import Shelf
 from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.status import Engine, Status, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
+from burnish.training.reward_job import RewardJob
 
 logger = logging.getLogger(__name__)
 
@@ -85,9 +91,15 @@ async def running(
         def stored(entry: Stored) -> None:
             observer.stored(entry)
             events.stored(entry)
+            if rewards:
+                rewards.stored()
 
+        rewards: Rewards | None = None
         log = Log.open(config.log_file, stored)
         stack.callback(log.close)
+        rewards = Rewards(log, Shelf(config.data_dir / "rewards"), config.data_dir / "jobs", events.rewarded)
+        await rewards.start()
+        stack.push_async_callback(rewards.stop)
         if keeps := _limits(config):
             pruning = asyncio.get_running_loop().create_task(_prune_regularly(log, keeps))
             stack.push_async_callback(cancelled, pruning)
@@ -114,6 +126,7 @@ async def running(
             apart=apart,
             observer=observer,
             events=events,
+            rewards=rewards,
             hub=hub,
             engine=engine,
         )
@@ -188,6 +201,7 @@ class _Parts:
     pool: Pool
     observer: Observer
     events: Events
+    rewards: Rewards
     learning: Learning | None
     why_not: str
     """Why burnish doesn't learn; "" if it does."""
@@ -251,6 +265,30 @@ class _Parts:
             versions=lambda: learning and learning.registry.changes(),
         )
 
+    def reward_source(self) -> Source:
+        train = self.config.train
+        rated = partial(
+            self.log.rated,
+            train.rater_weights,
+            next_turns=train.next_turn,
+            scrub=self.config.log.scrub,
+            teachers=self.config.teachers,
+        )
+        settings = {
+            "seed": train.seed,
+            "threads": train.threads or max(1, cores() // 2),
+            "device": train.device,
+        }
+        if self.learning is None:
+            return Source(rated, RewardJob(why_no_base=self.why_not, **settings))
+        job = RewardJob(
+            base_weights=str(self.learning.weights.absolute()),
+            base_digest=self.learning.base[1],
+            weights_cache=str(cache_dir() / "weights"),
+            **settings,
+        )
+        return Source(rated, job)
+
     def duels(self, relay: Relay) -> Duels:
         contest = Contest(self.log, self.engine.swap, self.upstream.name, relay) if self.engine else None
         return Duels(self.log, contest, self.why_not, self.rules, self.on_feedback)
@@ -287,6 +325,7 @@ class _Parts:
         if self.learning is None:
             raise Conflict(self.why_not, code="not_learning")
         outcome = await self.learning.reset(reason)
+        await self.rewards.reset()
         self.events.all_changed()
         self.instructions.all_changed()
         return outcome
@@ -359,6 +398,7 @@ def _routes_and_relay(
     apart: Apart,
     observer: Observer,
     events: Events,
+    rewards: Rewards,
     hub: Hub | None,
     engine: ManagedEngine | None,
 ) -> tuple[ASGIApp, ASGIApp]:
@@ -371,6 +411,7 @@ def _routes_and_relay(
         pool,
         observer,
         events,
+        rewards,
         learns,
         opened.reason if isinstance(opened, NotLearning) else "",
         Upstreams(learns.upstream if learns else main_upstream(config, pool), config, pool, guard),
@@ -378,6 +419,7 @@ def _routes_and_relay(
         engine,
     )
     events.use(parts.sources())
+    rewards.source = parts.reward_source()
     relay = Relay(
         apart=apart,
         pool=pool,
@@ -419,6 +461,7 @@ def _routes(parts: _Parts, relay: Relay) -> list[Route]:
         *duel_routes(parts.duels(relay)),
         *record_routes(log, parts.on_imported, parts.rules),
         *judging_routes(parts.judging(relay), log, parts.config.data_dir),
+        *reward_routes(parts.rewards),
         reset_route(parts.start_over),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

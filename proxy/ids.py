@@ -58,6 +58,7 @@ passthrough_id = partial(_new, "pass_")
 feedback_id = partial(_new, "fb_")
 run_id = partial(_new, "run_")
 duel_id = partial(_new, "duel_")
+reward_model_id = partial(_new, "rm_")
 
 
 def _next() -> int:

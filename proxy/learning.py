@@ -48,6 +48,8 @@ class Learning:
     registry: Registry
     transfer: Transfer
     engine: Engine
+    weights: Path
+    """Of the base model: what the engine serves."""
     base: tuple[str, str, int | None]
     """Name and digest of the base model, and the tokens of a request if burnish sets them."""
     route: LiveRoute
@@ -102,7 +104,7 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         upstream = LearningUpstream(*base, route, remote)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
         reset = Reset(learner, swap, log, config.log_file)
-        yield Learning(upstream, learner, reset, registry, transfer, engine, base, route)
+        yield Learning(upstream, learner, reset, registry, transfer, engine, weights, base, route)
 
 
 @asynccontextmanager

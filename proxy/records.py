@@ -72,6 +72,8 @@ class Asked(NamedTuple):
     only."""
     agent: str | None = None
     """The program that asks, by its User-Agent: "claude-code", or the name that it gives itself. None: no name."""
+    best_of: str | None = None
+    """If several answers were made and the best one sent: the completion that was sent. None: it was the only one."""
 
 
 class Served(NamedTuple):
@@ -91,7 +93,9 @@ class Served(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a completion. The last six fields come from the bodies, which the log's writer thread parses."""
+    """The end of a completion. From ``response_id`` to ``holds_credential`` it comes from the bodies, which the log's
+    writer thread parses.
+    """
 
     outcome: Outcome
     total_s: float
@@ -110,6 +114,10 @@ class Ended(NamedTuple):
     """More than 1 if the request asked for several answers (``n``) and got them."""
     holds_credential: bool = False
     """Whether request or answer hold a key or a token of a known kind."""
+    reward: float | None = None
+    """The score of the reward model that was on, in [0, 1]; of the first choice if there are several."""
+    rewarded_by: str | None = None
+    """That model. Scores of different models can't be compared."""
 
 
 STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")

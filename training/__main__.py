@@ -1,4 +1,4 @@
-"""``python -m burnish.training train DIR`` and ``… evaluate DIR``: one step of a job, in a process of its own.
+"""``python -m burnish.training STEP DIR``: one step of a job (train, evaluate, reward) in a process of its own.
 
 Exit codes: 0 done; 1 a fault of ours (traceback on stderr); 2 a reason that we know; 3 the process that started it
 is gone. With 1 and 2 the directory holds error.json.
@@ -22,6 +22,7 @@ from pathlib import Path
 from burnish.adapters import durable
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
+from burnish.training.reward_job import read_reward_job
 
 FAULT, KNOWN, ORPHANED = 1, 2, 3
 # Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
@@ -31,7 +32,7 @@ STDIN = 0
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m burnish.training")
-    parser.add_argument("step", choices=("train", "evaluate"))
+    parser.add_argument("step", choices=("train", "evaluate", "reward"))
     parser.add_argument("directory", type=Path, metavar="DIR")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -52,8 +53,12 @@ def main() -> int:
 
 def _run(step: str, job: JobDirectory) -> None:
     (job.path / "error.json").unlink(missing_ok=True)
-    _give_way(job.spec().threads)
-    if step == "train":
+    _give_way((read_reward_job(job.path)[0] if step == "reward" else job.spec()).threads)
+    if step == "reward":
+        from burnish.training.reward_models.learning import learn_reward_model
+
+        learn_reward_model(job.path)
+    elif step == "train":
         from burnish.training.loop import train
 
         train(job)

@@ -11,25 +11,32 @@ from burnish.adapters.rewards.base import (
     order,
     text_of,
 )
+from burnish.adapters.rewards.ensemble import Ensemble, ridges
 from burnish.adapters.rewards.preference_model import (
     PreferenceModel,
     RatedReply,
     believed_preference_model,
     fit_preference_model,
 )
+from burnish.adapters.rewards.saved import RewardManifest, read_reward_model, write_reward_model
 
 __all__ = [
     "MIN_OF_A_CLASS",
     "MIN_RATED",
     "Candidate",
+    "Ensemble",
     "Message",
     "Order",
     "PreferenceModel",
     "RatedReply",
+    "RewardManifest",
     "RewardModel",
     "believed_preference_model",
     "fit_preference_model",
     "last_question",
     "order",
+    "read_reward_model",
+    "ridges",
     "text_of",
+    "write_reward_model",
 ]

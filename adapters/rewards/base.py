@@ -72,11 +72,14 @@ def order(good: ArrayLike, bad: ArrayLike) -> Order:
     better, worse = np.asarray(good, dtype=np.float64), np.asarray(bad, dtype=np.float64)
     above = better[:, None] > worse[None, :]
     share = float(np.mean(above + 0.5 * (better[:, None] == worse[None, :])))
+    return Order(share, standard_error(share, len(better), len(worse)))
+
+
+def standard_error(share: float, good: int, bad: int) -> float:
+    """Return that of an order, for so many replies of each class."""
     first, second = share / (2 - share), 2 * share**2 / (1 + share)
-    variance = (
-        share * (1 - share) + (len(better) - 1) * (first - share**2) + (len(worse) - 1) * (second - share**2)
-    )
-    return Order(share, sqrt(max(variance, 0.0) / (len(better) * len(worse))))
+    variance = share * (1 - share) + (good - 1) * (first - share**2) + (bad - 1) * (second - share**2)
+    return sqrt(max(variance, 0.0) / (good * bad))
 
 
 def text_of(content: Any) -> str:

@@ -90,11 +90,21 @@ def fit_preference_model(
     rated: Sequence[RatedReply], views: Sequence[View] = VIEWS
 ) -> PreferenceModel | None:
     """Fit the view that orders unseen ratings best; None if there are too few ratings, or too few of a class."""
-    counted = [each for each in rated if each.reward * each.weight != 0][-MOST_RATED:]
-    labels = np.array([1.0 if each.reward > 0 else -1.0 for each in counted])
-    good = int((labels > 0).sum())
+    counted = counting(rated)
+    good = sum(each.reward > 0 for each in counted)
     if len(counted) < MIN_RATED or min(good, len(counted) - good) < MIN_OF_A_CLASS:
         return None
+    return fit_views(counted)
+
+
+def counting(rated: Sequence[RatedReply]) -> list[RatedReply]:
+    """Return the latest ratings that say good or bad."""
+    return [each for each in rated if each.reward * each.weight != 0][-MOST_RATED:]
+
+
+def fit_views(counted: Sequence[RatedReply]) -> PreferenceModel | None:
+    """Fit as ``fit_preference_model``, however few there are; None if a part of them has a single class."""
+    labels = np.array([1.0 if each.reward > 0 else -1.0 for each in counted])
     weights = np.array([each.weight * abs(each.reward) for each in counted])
     groups = [each.conversation_id for each in counted]
     replies = [each.seen for each in counted]

@@ -63,7 +63,7 @@ def unseen_order(
     found = []
     for seed in range(REPEATS):
         scores = np.empty(len(labels))
-        for seen in _splits(labels, groups, seed):
+        for seen in splits(labels, groups, seed):
             if not (labels[seen] > 0).any() or not (labels[seen] < 0).any():
                 return None
             scores[~seen] = fit(table[seen], labels[seen], weights[seen], penalty).scores(table[~seen])
@@ -91,7 +91,7 @@ def redrawn(labels: Labels, generator: np.random.Generator) -> NDArray[np.intp]:
     return np.concatenate([generator.choice(kind, len(kind)) for kind in kinds])
 
 
-def _splits(labels: Labels, groups: Sequence[str], seed: int) -> Iterator[Mask]:
+def splits(labels: Labels, groups: Sequence[str], seed: int) -> Iterator[Mask]:
     """Yield masks of the replies that are seen: whole groups are left out, of both classes alike."""
     kinds: dict[str, list[float]] = {}
     for group, label in zip(groups, labels, strict=True):

@@ -62,6 +62,7 @@ COMMANDS = {
     "resume": _Entry("train:resume", "Start runs automatically again."),
     "adapters": _Entry("adapters:app", "List, show, promote and roll back versions."),
     "reset": _Entry("reset:reset", "Start learning over: back to the base model, without the ratings so far."),
+    "reward": _Entry("reward:app", "Learn a reward model from the ratings, and score answers with it."),
     "instructions": _Entry("instructions:app", "List and change the instructions that are added to the system prompt."),
     "judge": _Entry("judge:app", "Have a model judge answers by your principles (AI feedback)."),
     "backup": _Entry("keep:backup", "Copy the log into a file and check the copy. burnish may be running."),

@@ -186,6 +186,15 @@ def _facts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "ended", _ended(found) or escape(found["finish_reason"] or found["outcome"])
     if found["rated"]:
         yield "rating", rated(found)
+    if found["reward"] is not None:
+        yield "reward", f"{found['reward']:.2f} by {found['rewarded_by']}"
+    if found["best_of"]:
+        chosen = (
+            "[yellow]not sent[/], but " + found["best_of"]
+            if _unsent(found)
+            else "sent as the best of several"
+        )
+        yield "best of", chosen
     if not found["usable"]:
         yield "teaches", f"[yellow]nothing[/]: {escape(found['reason'])}"
 
@@ -199,6 +208,8 @@ def _list(completion: dict[str, Any]) -> None:
     """Print two lines, and one for each comment: IDs stay whole and texts readable on a narrow terminal."""
     words = f"{rated(completion)}  " if completion["rated"] else ""
     words += f"{failed}  " if (failed := _ended(completion)) else ""
+    words += f"[dim]reward {completion['reward']:.2f}[/]  " if completion["reward"] is not None else ""
+    words += "[dim]not sent: another one was better[/]  " if _unsent(completion) else ""
     words += "[yellow]with instructions[/]  " if completion["instructions"] else ""
     words += "[yellow]holds a key or token[/]  " if completion["holds_credential"] else ""
     console.print(
@@ -243,6 +254,11 @@ def _teaches(feedback: dict[str, Any]) -> str:
     if feedback["learnt_by"]:
         return f"learnt by v{feedback['learnt_by']}" + (f"; {reason}" if reason else "")
     return reason or "not learnt yet"
+
+
+def _unsent(completion: dict[str, Any]) -> bool:
+    """Return whether another one of several answers was sent instead."""
+    return completion["best_of"] not in (None, completion["id"])
 
 
 def _ended(completion: dict[str, Any]) -> str | None:

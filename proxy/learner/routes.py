@@ -35,7 +35,7 @@ from burnish.proxy.records import Run
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
-BURNISHS_OWN = {(name,) for name in ("adapters", "jobs", "engine", "burnish.db-spill")} | {()}
+BURNISHS_OWN = {(name,) for name in ("adapters", "jobs", "rewards", "engine", "burnish.db-spill")} | {()}
 """Beginnings of paths in the data directory where nothing may be written by hand."""
 MAX_REASON = 1000
 """Characters."""

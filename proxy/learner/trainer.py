@@ -18,7 +18,7 @@ LOG_TAIL_BYTES = 2000
 LOG_TAIL_LINES = 3
 
 
-async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> None:
+async def run_step(step: Literal["train", "evaluate", "reward"], job: JobDirectory) -> None:
     """Run ``python -m burnish.training STEP DIR`` to its end; its output goes to ``log.txt`` of the job.
 
     The child lowers its own priority, and ends when its stdin closes. Raises TrainingError with the reason, OSError if

@@ -16,7 +16,7 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
-from burnish.proxy.log.store import Reader, as_json, row_of, select
+from burnish.proxy.log.store import SENT, Reader, as_json, row_of, select
 from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
 from burnish.proxy.records import Asked, Completion
 from burnish.proxy.surfaces.base import inherited
@@ -38,7 +38,7 @@ MAX_CANDIDATES = 200
 """Equal replies that are compared, latest first."""
 
 CANDIDATES = f"""SELECT id, conversation_id, session, caller, node, prompt, created_at
-    FROM completion WHERE %s = ? ORDER BY n DESC LIMIT {MAX_CANDIDATES}"""  # noqa: S608
+    FROM completion WHERE %s = ? AND {SENT} ORDER BY n DESC LIMIT {MAX_CANDIDATES}"""  # noqa: S608
 BY_KEY, BY_IDENTITY, BY_RESPONSE, BY_CONTEXT = (
     CANDIDATES % column
     for column in ("reply_key", "reply_identity", "response_id", "reply IS NOT NULL AND node")

@@ -37,6 +37,9 @@ COLUMNS = (
 """Columns of the table completion, in the order of the rows that ``_add`` makes."""
 
 
+BESIDE = "SELECT conversation_id, continues FROM completion WHERE id = ?"
+
+
 class _Answer(NamedTuple):
     """A reply that was stored lately: what a request that sends it continues."""
 
@@ -143,7 +146,7 @@ class Intake:
             )
         )
         self._searched.append((completion.id, used.prompt and used.prompt[1], reply.body if reply else None))
-        if reply:
+        if reply and completion.asked.best_of in (None, completion.id):
             here = Continuation(place.conversation_id, completion.id)
             self._answers.put(reply.key, _Answer(here, completion.asked))
         if parsed.raw:
@@ -173,6 +176,10 @@ class Intake:
         if parsed.continuation:
             return parsed.continuation
         asked = parsed.completion.asked
+        if asked.best_of and asked.best_of != parsed.completion.id:
+            self._flush()
+            if beside := self._connection.execute(BESIDE, (asked.best_of,)).fetchone():
+                return Continuation(*beside)
         last = next((step for step in reversed(parsed.context) if step.role == "assistant"), None)
         if last is not None or asked.retry:
             known = self._answers.get(last.key) if last else None

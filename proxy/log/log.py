@@ -26,6 +26,7 @@ from burnish.proxy.log import (
 )
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
+from burnish.proxy.log import rewards as reward_table
 from burnish.proxy.log import runs as run_table
 from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.files import ReadConnection
@@ -218,6 +219,10 @@ class Log:
     add_instruction = _writes(instruction_table.add)
     edit_instruction = _writes(instruction_table.edit)
     remove_instruction = _writes(instruction_table.remove)
+
+    rewarded_upto = _reads(reward_table.rewarded_upto, "learning")
+    unrewarded = _reads(reward_table.unrewarded, "learning")
+    set_rewards = _writes(reward_table.set_rewards)
 
     add_duel = _writes(duels.add)
     judge_duel = _writes(duels.judge)

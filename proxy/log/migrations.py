@@ -302,6 +302,15 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration("search", (search.CREATE, search.FILL)),
     # Its version numbers are those of another registry, so training must not take the answer for one of ours.
     Migration("imported answers", ("ALTER TABLE completion ADD COLUMN imported_from TEXT",)),
+    Migration(
+        "reward models",
+        (
+            "ALTER TABLE completion ADD COLUMN best_of TEXT",
+            "ALTER TABLE completion ADD COLUMN reward REAL",
+            "ALTER TABLE completion ADD COLUMN rewarded_by TEXT",
+            "CREATE INDEX completion_rewarded ON completion (rewarded_by) WHERE rewarded_by IS NOT NULL",
+        ),
+    ),
 )
 
 

@@ -16,7 +16,7 @@ from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
 from burnish.proxy.log.ratings import Effective, effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
-from burnish.proxy.log.store import COLUMNS, NODE, Reader, row_of, select
+from burnish.proxy.log.store import COLUMNS, NODE, SENT, Reader, row_of, select
 from burnish.proxy.log.usability import taught, untaught, vain, withheld
 from burnish.proxy.records import (
     Completion,
@@ -264,7 +264,7 @@ def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion
 def _turns(connection: sqlite3.Connection, where: str, *values: object) -> Iterator[Completion]:
     """Return the answers that aren't to side requests, latest first."""
     reader = Reader(connection)
-    latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT ?"  # noqa: S608
+    latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL AND {SENT} ORDER BY id DESC LIMIT ?"  # noqa: S608
     for row in connection.execute(latest, (*values, MAX_SIDE_REQUESTS)):
         found = reader.completion(row, full=True)
         if not is_side_request(found):

@@ -21,6 +21,9 @@ NODE = len(FACTS)
 """Place of the node in COLUMNS."""
 COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, choices, instructions"
 
+SENT = "(best_of IS NULL OR best_of = completion.id)"
+"""Of several answers of which the best one was sent, only that one."""
+
 Part = TypeVar("Part", Asked, Served, Ended)
 
 

@@ -127,6 +127,11 @@ class Events:
         if feedback.draft.scope != "completion":
             self._rated.append(feedback)
 
+    def rewarded(self, completion_ids: Collection[str]) -> None:
+        """Report answers that got a reward."""
+        if self._watching:
+            self._changed |= dict.fromkeys(completion_ids)
+
     def erased(self, user: str) -> None:
         if self._watching:
             self._pages.erase(user)

@@ -12,7 +12,17 @@ from burnish.proxy.errors import ConfigError
 from burnish.proxy.setup.record import FILE
 from burnish.proxy.setup.snapshot import remove_empty
 
-OWN_NAMES = ("burnish.*", "adapters", "jobs", "engine", "lock", "server.json", connection.FOLDER, FILE)
+OWN_NAMES = (
+    "burnish.*",
+    "adapters",
+    "jobs",
+    "rewards",
+    "engine",
+    "lock",
+    "server.json",
+    connection.FOLDER,
+    FILE,
+)
 
 
 def purge(data_dir: Path, folders: Sequence[Path] = ()) -> list[Path]:

@@ -41,11 +41,14 @@ PACKED = gzip.compress(answered(assistant("packed")))
 
 
 async def test_a_completion_comes_back_as_it_was(log: Log):
-    asked = Asked(5.0, "chat", "smollm2", "ann", session="s", retry=1, sub_agent=True, agent="codex")
+    asked = Asked(
+        5.0, "chat", "smollm2", "ann", "s", retry=1, sub_agent=True, agent="codex", best_of="cmpl_1"
+    )
     served = Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse")
     params = {"temperature": 0.7, "tools": TOOLS}
     made = exchange([system("Be brief."), user("Name a color.")], "Blue.", params=params, error="warned")
-    made = made._replace(asked=asked, served=served, instructions="more words")
+    ended = made.ended._replace(reward=0.75, rewarded_by="rm_1")
+    made = made._replace(asked=asked, served=served, ended=ended, instructions="more words")
     log.capture(made)
     found = await log.completion(made.id)
     answered = made.ended._replace(

@@ -19,3 +19,9 @@ export function RatingBadge({ rating, word }) {
   const tone = rating > 0 ? "good" : rating < 0 ? "bad" : "";
   return html`<${Badge} tone=${tone}>${word ?? rating}<//>`;
 }
+
+// `reward` from 0 to 1 by the reward model; null or undefined: none was given.
+export function RewardBadge({ reward }) {
+  if (reward == null) return null;
+  return html`<${Badge} title="The reward model's guess, from 0 (bad) to 1 (good)">reward ${reward.toFixed(2)}<//>`;
+}

@@ -21,6 +21,8 @@ function slim(row) {
     calls: calls.length > 0,
     rating: row.rating,
     rated: row.rated,
+    reward: row.reward,
+    unsent: row.best_of != null && row.best_of !== row.id,
     commented: row.feedback.some((each) => each.comment && each.undone_at == null),
     version: row.adapter_version,
     model: row.model_served || row.model_asked,

@@ -1,7 +1,7 @@
 // The list of answers. Only the rows on the screen are in the document, whatever the length of the list.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { address } from "../../router.js";
-import { Badge, RatingBadge, VersionBadge } from "../../parts/badge.js";
+import { Badge, RatingBadge, RewardBadge, VersionBadge } from "../../parts/badge.js";
 import { Button } from "../../parts/button.js";
 import { Note } from "../../parts/note.js";
 import { Time } from "../../parts/time.js";
@@ -84,7 +84,7 @@ export function List({ items, chosen, live, more, cut, error, onMore, onNewest, 
 }
 
 function Row({ item, chosen, live }) {
-  const { id, at, prompt, text, error, failed, arriving, version, model, agent, caller, rating, rated, steps, choices, usable } = item;
+  const { id, at, prompt, text, error, failed, arriving, version, model, agent, caller, rating, rated, reward, unsent, steps, choices, usable } = item;
   const classes = `row live-row ${rating == null && usable ? "unrated" : ""} ${arriving ? "arriving" : ""}`;
   return html`<li>
     <a class=${classes} href=${address("live", id)} aria-current=${chosen ? "true" : undefined}>
@@ -94,6 +94,8 @@ function Row({ item, chosen, live }) {
         ${arriving && html`<${Badge} tone="accent">writing<//>`}
         ${failed && html`<${Badge} tone="bad">failed<//>`}
         <${RatingBadge} rating=${rating} word=${rated} />
+        <${RewardBadge} reward=${reward} />
+        ${unsent && html`<${Badge} title="The reward model liked another answer to this request better">not sent<//>`}
         <${VersionBadge} version=${version} model=${model} live=${live} />
         ${choices > 1 && html`<${Badge}>${choices} answers<//>`}
         ${steps.length > 0 && html`<${Badge} title="Requests of one task of an agent">${steps.length + 1} steps<//>`}

@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { get } from "../../api.js";
 import { useStore } from "../../store.js";
-import { Badge, RatingBadge, VersionBadge } from "../../parts/badge.js";
+import { Badge, RatingBadge, RewardBadge, VersionBadge } from "../../parts/badge.js";
 import { Button } from "../../parts/button.js";
 import { Conversation, Fold, Said } from "../../parts/conversation.js";
 import { Note } from "../../parts/note.js";
@@ -103,6 +103,7 @@ function Whole({ whole, choice, onChoice, live }) {
   return html`<${Facts} of=${whole} live=${live}>
       ${whole.outcome !== "complete" && html`<${Badge} tone="bad">${OUTCOMES[whole.outcome]}<//>`}
       <${RatingBadge} rating=${picked ? picked.rating : whole.rating} word=${picked ? picked.rated : whole.rated} />
+      <${RewardBadge} reward=${whole.reward} />
     <//>
     <${Conversation} key=${whole.id} messages=${whole.messages} />
     ${whole.choices.length > 1 && html`<${Choices} choices=${whole.choices} choice=${choice} onChoice=${onChoice} />`}
@@ -148,6 +149,8 @@ function Details({ whole }) {
     ["Question", tokens(whole.prompt_tokens)],
     ["Reply", tokens(whole.completion_tokens)],
     ["Ended because", whole.finish_reason],
+    ["Reward model", whole.rewarded_by],
+    ["Sent instead, as the best of several", whole.best_of !== whole.id && whole.best_of],
     ["Added to the system prompt", whole.instructions],
   ];
   return html`<${Fold} label="Details">${() => html`<dl class="facts">

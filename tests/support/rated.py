@@ -1,0 +1,66 @@
+"""A person who likes some words, in front of a burnish: enough ratings for a reward model."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import httpx
+
+from tests.support.upstream import Received, Script, completion, reply
+
+WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
+LIKED, DISLIKED = "usually", "never"
+
+
+def sentence(dice: random.Random, *, liked: bool) -> str:
+    """A reply that the person likes, or doesn't, by one word somewhere in it."""
+    words = [dice.choice(WORDS) for _ in range(dice.randint(6, 14))]
+    words.insert(dice.randint(1, len(words)), LIKED if liked else DISLIKED)
+    return f"{' '.join(words).capitalize()}."
+
+
+def parrot(answers: dict[str, Script]) -> Script:
+    """An upstream that says what the last message tells it to, unless there is a script for it."""
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        said = request.json()["messages"][-1]["content"]
+        await answers.get(said, reply(completion(said)))(request, writer)
+
+    return script
+
+
+async def ask(
+    client: httpx.AsyncClient, text: str, *, headers: dict[str, str] | None = None, **body: Any
+) -> httpx.Response:
+    messages = [{"role": "user", "content": text}]
+    return await client.post(
+        "/v1/chat/completions", json={"model": "m", "messages": messages, **body}, headers=headers or {}
+    )
+
+
+async def rate(client: httpx.AsyncClient, answer: httpx.Response, rating: str) -> None:
+    name = answer.headers["x-burnish-completion-id"]
+    given = await client.post("/v1/feedback", json={"completion_id": name, "rating": rating})
+    assert given.status_code == 201, given.text
+
+
+async def rate_many(client: httpx.AsyncClient, count: int = 40, *, only: str | None = None) -> None:
+    """Ask and rate by what the person likes; ``only``: rate all of them the same."""
+    dice = random.Random(0)
+    for number in range(count):
+        liked = number % 2 == 0
+        answer = await ask(client, sentence(dice, liked=liked))
+        await rate(client, answer, only or ("good" if liked else "bad"))
+
+
+async def learn(client: httpx.AsyncClient) -> dict[str, Any]:
+    """Learn a reward model; return what is known of it then."""
+    begun = await client.post("/burnish/reward/train", json={})
+    assert begun.status_code == 202, begun.text
+    shown = begun.json()
+    while shown["learning"]:
+        await asyncio.sleep(0.05)
+        shown = (await client.get("/burnish/reward")).json()
+    return dict(shown)

@@ -1,0 +1,62 @@
+"""``python -m burnish.training reward DIR``: compares forms of reward models, and writes the best one that serves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from burnish.adapters.rewards import Ensemble, Order, write_reward_model
+from burnish.adapters.rewards.saved import RewardManifest, Tried
+from burnish.training.errors import NotTrainable
+from burnish.training.reward_job import MODEL, RewardJob, read_reward_job
+from burnish.training.reward_models.forms import FormOfModel, WordsOrForm, order_of
+from burnish.training.reward_models.ratings import Ratings, usable
+
+NOTHING = "conversations are too few, or each has ratings of one kind only"
+
+
+def learn_reward_model(path: Path) -> RewardManifest:
+    """Do the job in a directory. Raises JobError, NotTrainable, OSError."""
+    job, lines = read_reward_job(path)
+    ratings, unused = usable(lines)
+    forms = list(_forms(job))
+    tried, chosen = compared(ratings, forms)
+    if chosen is None:
+        raise NotTrainable(
+            f"no form of reward model could be tried: {NOTHING}. Rate answers in more conversations"
+        )
+    form, model = chosen
+    return write_reward_model(
+        path / MODEL,
+        model,
+        chosen=form.name,
+        made_at=time.time(),
+        objective=form.objective,
+        learnt_from=ratings.learnt_from(job.left_out | unused),
+        tried=tuple(tried),
+    )
+
+
+def _forms(job: RewardJob) -> Iterator[FormOfModel]:
+    yield WordsOrForm()
+
+
+def compared(
+    ratings: Ratings, forms: Sequence[FormOfModel]
+) -> tuple[list[Tried], tuple[FormOfModel, Ensemble] | None]:
+    """Return how each form ordered unseen ratings, and the best one that serves, learnt from all of them."""
+    found: list[tuple[Tried, FormOfModel, Ensemble | None]] = []
+    for form in forms:
+        ordered = order_of(form, ratings)
+        model = form.learn(ratings) if ordered and form.serves else None
+        found.append((_tried(form, ordered), form, model))
+    able = [(tried.share or 0.0, form, model) for tried, form, model in found if model]
+    best = max(able, key=lambda each: each[0]) if able else None
+    return [tried for tried, _, _ in found], (best[1], best[2]) if best else None
+
+
+def _tried(form: FormOfModel, ordered: Order | None) -> Tried:
+    if ordered is None:
+        return Tried(name=form.name, serves=form.serves, reason=NOTHING)
+    return Tried(name=form.name, serves=form.serves, share=ordered.share, error=ordered.error)

@@ -1,0 +1,116 @@
+"""The ratings that a reward model learns from, as numbers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from burnish.adapters.rewards import MIN_OF_A_CLASS, MIN_RATED, RatedReply
+from burnish.adapters.rewards.base import Order, Vector, order, standard_error
+from burnish.adapters.rewards.preference_model import MOST_RATED
+from burnish.adapters.rewards.ridge import splits
+from burnish.adapters.rewards.saved import LearntFrom
+from burnish.training.errors import NotTrainable
+from burnish.training.reward_job import Rated
+
+Places = NDArray[np.intp]
+REPEATS = 2
+"""Cross-validations whose mean counts: one depends on how the conversations fell into parts."""
+THUMB = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """Replies, what was said of each, and which was preferred over which."""
+
+    lines: tuple[Rated, ...]
+    replies: tuple[RatedReply, ...]
+    """The same replies; one that was only compared has the reward +1 or −1."""
+    pairs: tuple[tuple[int, int], ...]
+    """(better, worse): places in ``replies``."""
+
+    @property
+    def good(self) -> NDArray[np.bool_]:
+        """(N,)."""
+        return np.array([each.reward > 0 for each in self.replies])
+
+    @property
+    def groups(self) -> list[str]:
+        return [each.conversation_id for each in self.replies]
+
+    def of(self, places: Places) -> Ratings:
+        """Return a part of them. Pairs of which one reply isn't in it are dropped."""
+        new = {int(old): place for place, old in enumerate(places)}
+        return Ratings(
+            tuple(self.lines[each] for each in places),
+            tuple(self.replies[each] for each in places),
+            tuple((new[one], new[other]) for one, other in self.pairs if one in new and other in new),
+        )
+
+    def folds(self, seed: int) -> Iterator[tuple[Places, Places]]:
+        """Yield (seen, unseen) places of a cross-validation that leaves whole conversations out."""
+        labels = np.where(self.good, 1.0, -1.0)
+        for seen in splits(labels, self.groups, seed):
+            yield np.flatnonzero(seen), np.flatnonzero(~seen)
+
+    def learnt_from(self, left_out: dict[str, int]) -> LearntFrom:
+        said = [each.reward for each in self.lines if each.reward]
+        return LearntFrom(
+            good=sum(each == THUMB for each in said),
+            bad=sum(each == -THUMB for each in said),
+            graded=sum(abs(each) != THUMB for each in said),
+            pairs=len(self.pairs),
+            conversations=len(set(self.groups)),
+            left_out=left_out,
+        )
+
+
+def usable(lines: Sequence[Rated]) -> tuple[Ratings, dict[str, int]]:
+    """Return the ratings that can be learnt from, and how many can't be, by reason. Raises NotTrainable."""
+    compared = {place: -THUMB for each in lines for place in each.worse}
+    compared |= {place: THUMB for place, each in enumerate(lines) if each.worse}
+    said = [each.reward or compared.get(place, 0.0) for place, each in enumerate(lines)]
+    known = [place for place, reward in enumerate(said) if reward and lines[place].weight]
+    kept = known[-MOST_RATED:]
+    left_out = {
+        "neither good nor bad": len(lines) - len(known),
+        f"older than the latest {MOST_RATED}": len(known) - len(kept),
+    }
+    replies = [_reply(each, reward) for each, reward in zip(lines, said, strict=True)]
+    pairs = [(place, worse) for place, each in enumerate(lines) for worse in each.worse]
+    found = Ratings(tuple(lines), tuple(replies), tuple(pairs)).of(np.array(kept, dtype=np.intp))
+    _check_enough(int(found.good.sum()), len(kept))
+    return found, {reason: count for reason, count in left_out.items() if count}
+
+
+def _reply(line: Rated, reward: float) -> RatedReply:
+    return RatedReply(
+        line.conversation_id, line.prompt, line.text, line.finished, reward=reward, weight=line.weight
+    )
+
+
+def _check_enough(good: int, count: int) -> None:
+    bad = count - good
+    if min(good, bad) >= MIN_OF_A_CLASS and count >= MIN_RATED:
+        return
+    kinds = {"good": good, "bad": bad}
+    lacking = [name for name, number in kinds.items() if number < MIN_OF_A_CLASS]
+    wanted = (
+        f"{MIN_OF_A_CLASS} {' and '.join(lacking)} ones are needed at least: rate some answers {' and '.join(lacking)}"
+        if lacking
+        else f"{MIN_RATED} are needed at least: rate {MIN_RATED - count} more"
+    )
+    raise NotTrainable(
+        f"{good} good and {bad} bad replies can't teach a reward model (a preference counts as one of each): {wanted}"
+    )
+
+
+def unseen_order(scores: Sequence[Vector], good: NDArray[np.bool_]) -> Order:
+    """Return the mean order of several cross-validations; ``scores``: (N,) each."""
+    share = float(np.mean([order(each[good], each[~good]).share for each in scores]))
+    counts = int(good.sum()), int((~good).sum())
+    # By the formula a perfect order has no error. So it is taken for one with half a reply in the wrong place.
+    return Order(share, standard_error(min(share, 1 - 0.5 / min(counts)), *counts))
