@@ -52,8 +52,8 @@ from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
-from burnish.proxy.rewards import Rewards, reward_routes
-from burnish.proxy.rewards.rewards import Source
+from burnish.proxy.rewards.rewards import Rewards, Source
+from burnish.proxy.rewards.routes import reward_routes
 from burnish.proxy.rewards.shelf import Shelf
 from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.status import Engine, Status, status_routes, summary
@@ -428,6 +428,7 @@ def _routes_and_relay(
         log=log,
         answer=parts.answer,
         instructions=parts.instructions,
+        scores=rewards,
         config=config,
         traced=observer.traces is not None,
     )
@@ -435,7 +436,7 @@ def _routes_and_relay(
     own = own_application(_routes(parts, relay))
     if hub:
         route = (learns.base, learns.route) if learns else (None, None)
-        hub.use(Services(own, parts.answer, parts.instructions, known, *route))
+        hub.use(Services(own, parts.answer, parts.instructions, rewards, known, *route))
     return own, relay
 
 

@@ -18,6 +18,9 @@ SUB_AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-parent-session-id")
 """Sent only by sub-agents of Claude Code and opencode."""
 
 COMPLETION_ID = b"x-burnish-completion-id"
+BEST_OF = b"x-burnish-best-of"
+"""Of a request: of how many answers the best one is wanted. Of an answer: of how many it is."""
+REWARD = b"x-burnish-reward"
 INSTRUCTIONS = b"x-burnish-instructions"
 """How many instructions were added to the system prompt. 0: the request or the engine takes none of the caller's."""
 

@@ -59,9 +59,9 @@ class Ensemble:
         """Return (N,)."""
         if not replies:
             return np.empty(0)
-        logits = self.members.logits(replies)
-        cautious = logits.mean(axis=0) - CAUTION * logits.std(axis=0)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # callers look for what is no number
+            logits = self.members.logits(replies)
+            cautious = logits.mean(axis=0) - CAUTION * logits.std(axis=0)
             return np.asarray(1 / (1 + np.exp(-cautious)))
 
 

@@ -6,7 +6,9 @@ the answer it hands a copy to the log. It knows no wire format (``surfaces`` doe
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Protocol
@@ -34,6 +36,7 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
+from burnish.proxy.relay.best_of import MEMBER, Try, chosen, finished, replay, waiting, wanted
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.history import Ratings, freed
@@ -44,6 +47,8 @@ from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
 from burnish.proxy.relay.upstreams import Upstreams
+from burnish.proxy.rewards.replies import question
+from burnish.proxy.rewards.scores import Scores
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.lenient import Json
@@ -77,6 +82,7 @@ class Relay:
         log: Log,
         answer: Answer,
         instructions: Instructions,
+        scores: Scores,
         config: Config,
         traced: bool,
         apart: Apart,
@@ -91,6 +97,7 @@ class Relay:
         self._log = log
         self._answer = answer
         self._instructions = instructions
+        self._scores = scores
         self._config = config
         self._traced = traced
         self.in_flight = 0
@@ -134,26 +141,44 @@ class Relay:
         if command := find_command(request.messages):
             await _send_local(send, await self._obey(command, surface, request, scope))
             return
+        count = wanted(headers, parsed)
+        if count > 1:
+            _check_size(gist)
+            await self._scores.score("", ())  # before anything is asked for in vain
+        if MEMBER in kept:
+            kept = {name: value for name, value in kept.items() if name != MEMBER}
         cut = exchanges(request.messages)
         if gist:
             body = gist.changed or body
             packed = None if gist.changed else packed
         elif cut or request.after_command or kept is not parsed:
             body, packed = orjson.dumps(surface.without(kept, request, cut)), None
-        flight = Flight(
-            clock=clock,
-            id=new_completion_id(),
-            asked=_asked(surface, headers, request.model, started_at),
-            model=request.model,
-            served=Served(self._upstream.name, model_served=request.model or ""),
-            body=body,
-            messages=request.messages,
-            threaded=request.previous is not None and "thread" in request.params,
-            packed=packed,
-            asks=gist.asks if gist else bool(request.messages),
-            named_at=gist.named_at if gist else None,
-            traceparent=first(headers, b"traceparent") if self._traced else None,
-        )
+        asked = _asked(surface, headers, request.model, started_at)
+        flights = [
+            Flight(
+                clock=clock,
+                id=new_completion_id(),
+                asked=asked,
+                model=request.model,
+                served=Served(self._upstream.name, model_served=request.model or ""),
+                body=body,
+                messages=request.messages,
+                threaded=request.previous is not None and "thread" in request.params,
+                packed=packed,
+                asks=gist.asks if gist else bool(request.messages),
+                named_at=gist.named_at if gist else None,
+                traceparent=first(headers, b"traceparent") if self._traced else None,
+            )
+            for _ in range(count)
+        ]
+        if count > 1:
+            await self._send_best(
+                [Try(flight) for flight in flights], question(request.messages), scope, send
+            )
+        else:
+            await self._send_only(flights[0], scope, send)
+
+    async def _send_only(self, flight: Flight, scope: Scope, send: Send) -> None:
         unlogged = scope.get(UNLOGGED, False)
         if not unlogged:
             self.flights[flight.id] = flight
@@ -168,6 +193,36 @@ class Relay:
             if not unlogged:
                 del self.flights[flight.id]
                 self._log.capture(flight.finish())
+
+    async def _send_best(self, tries: Sequence[Try], prompt: str, scope: Scope, send: Send) -> None:
+        """Get all answers, and send the best one. All of them are logged."""
+        self.flights |= {each.flight.id: each.flight for each in tries}
+        sent, scored = tries[0], None
+        try:
+            async with Client(scope) as client:
+                await asyncio.gather(*(self._try(each, waiting(scope)) for each in tries))
+                sent, scored = await chosen(tries, prompt, self._scores)
+                client.begun = True
+                await replay(sent, len(tries), send)
+        except BurnishError as error:
+            error.headers.append((COMPLETION_ID, sent.flight.id.encode()))
+            raise
+        finally:
+            for each in sorted(
+                tries, key=lambda each: each is not sent
+            ):  # whose conversation the others join
+                del self.flights[each.flight.id]
+                if each.flight.outcome == "cancelled":
+                    each.flight.fail("cancelled", "the client went away")
+                self._log.capture(finished(each, sent, scored))
+
+    async def _try(self, one: Try, scope: Scope) -> None:
+        async with Client(scope) as client:
+            attempt = self._attempt(one.flight, scope, one.take, client)
+            try:
+                await answered(attempt, client, one.flight, self._config.total_timeout_s)
+            except BurnishError as error:
+                one.error = error
 
     async def _read(self, surface: Surface, path: str, body: bytes) -> tuple[Json, ChatRequest, Gist | None]:
         """Return the body of a completion and what it asks; without the conversation if the child process read it."""
@@ -267,6 +322,13 @@ def _asked(surface: Surface, headers: Named, model: str | None, at: float) -> As
         sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
         agent=agent_of(headers),
     )
+
+
+def _check_size(gist: Gist | None) -> None:
+    if gist:
+        raise InvalidRequest(
+            f"the best of several answers is for requests up to {LARGE_BYTES} bytes: ask for one answer, or send less"
+        )
 
 
 def _retry_count(headers: Named) -> int:

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.adapters.rewards import Candidate
 from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import RatedCompletion
+from burnish.proxy.rewards.scores import Written
 from burnish.training.reward_job import Rated
 
 
-def candidate(reply: dict[str, Any], finish_reason: str | None) -> Candidate:
-    return Candidate(reply_text(reply), finish_reason != "length")
+def written(reply: dict[str, Any], finish_reason: str | None) -> Written:
+    return Written(reply_text(reply), finish_reason != "length")
 
 
 def reply_text(reply: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from burnish.adapters.errors import UnreadableRewardModel
 from burnish.adapters.rewards import MIN_RATED, Candidate
@@ -23,7 +23,8 @@ from burnish.proxy.ids import reward_model_id
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, RatedCompletion
-from burnish.proxy.rewards.replies import asking, candidate, lines
+from burnish.proxy.rewards.replies import asking, lines, written
+from burnish.proxy.rewards.scores import Scored, Written
 from burnish.proxy.rewards.shelf import PREFIX, Kept, Shelf
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
@@ -37,20 +38,6 @@ ROWS = 100
 """Read at once."""
 FAULT_PAUSE_S = 5.0
 TRAIN = "`burnish reward train`"
-
-
-class Scored(NamedTuple):
-    """What a reward model says of some replies."""
-
-    model: str
-    rewards: list[float | None]
-    """None: what it said was no number."""
-
-
-class Scores(Protocol):
-    async def score(self, prompt: str, replies: Sequence[Candidate]) -> Scored:
-        """Score replies to a prompt. Raises Conflict if no reward model is on."""
-        ...
 
 
 @dataclass
@@ -107,7 +94,7 @@ class Rewards:
 
     # -- scoring -------------------------------------------------------------------------------------------------------
 
-    async def score(self, prompt: str, replies: Sequence[Candidate]) -> Scored:
+    async def score(self, prompt: str, replies: Sequence[Written]) -> Scored:
         return await self._score(self._on(), prompt, replies)
 
     def _on(self) -> Kept:
@@ -125,8 +112,9 @@ class Rewards:
             )
         return kept
 
-    async def _score(self, kept: Kept, prompt: str, replies: Sequence[Candidate]) -> Scored:
-        found = await asyncio.to_thread(kept.model.score, asking(prompt), replies)
+    async def _score(self, kept: Kept, prompt: str, replies: Sequence[Written]) -> Scored:
+        candidates = [Candidate(*each) for each in replies]
+        found = await asyncio.to_thread(kept.model.score, asking(prompt), candidates)
         return Scored(kept.id, [each if math.isfinite(each) else None for each in found])
 
     async def _follow(self) -> None:
@@ -170,7 +158,7 @@ class Rewards:
             after = upto
 
     async def _reward(self, kept: Kept, completion: Completion) -> float | None:
-        reply = candidate(completion.reply or {}, completion.ended.finish_reason)
+        reply = written(completion.reply or {}, completion.ended.finish_reason)
         return (await self._score(kept, completion.prompt, [reply])).rewards[0]
 
     # -- learning ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import logging
 import socket
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,6 +27,7 @@ from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.page.events import Events
+from burnish.proxy.rewards.scores import Scored, Scores, Written
 from burnish.proxy.workers.link import EngineState, Link, OnMessage, OnRequest
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Services:
     own: ASGIApp
     answer: Answer
     instructions: Instructions
+    scores: Scores
     known: bool
     """See ``Guard.knows_engine``."""
     base: tuple[str, str, int | None] | None = None
@@ -196,6 +198,11 @@ class Hub:
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         return await self._services.instructions.addition(*asked) if self._services else None
 
+    async def score(self, asked: tuple[str, Sequence[Written]]) -> Scored:
+        if self._services is None:
+            raise Unavailable("burnish is starting: try again in a moment")
+        return await self._services.scores.score(*asked)
+
     async def _caught_up(self) -> Services:
         """Wait until every completion has come that a client has got an answer to."""
         async with asyncio.TaskGroup() as group:
@@ -227,7 +234,7 @@ class Worker:
             "logged": _log,
             "up": lambda _: report_up(),
         }
-        answering = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition)
+        answering = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition, hub.score)
         on_request: dict[str, OnRequest] = {answer.__name__: answer for answer in answering}
         on_request["own_stream"] = partial(hub.own_stream, self)
         self.link = Link(on_message, on_request)

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -42,6 +43,7 @@ from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, Upstream
 from burnish.proxy.relay.translated import Held
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
+from burnish.proxy.rewards.scores import Scored, Written
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
@@ -166,6 +168,7 @@ class _Worker:
             log=self,
             answer=self._answer,
             instructions=self._instructions,
+            scores=_Scores(self.link),
             config=self.config,
             traced=traces_wanted(os.environ),
         )
@@ -268,6 +271,17 @@ class _Instructions:
 
     async def addition(self, caller: str, version: int | None) -> Addition | None:
         found: Addition | None = await self._link.ask("addition", (caller, version))
+        return found
+
+
+class _Scores:
+    """The reward model, which the hub has."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def score(self, prompt: str, replies: Sequence[Written]) -> Scored:
+        found: Scored = await self._link.ask("score", (prompt, tuple(replies)))
         return found
 
 

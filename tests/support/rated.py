@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from burnish.adapters.rewards import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
+from burnish.adapters.rewards.saved import LearntFrom, Tried
+from burnish.proxy.ids import reward_model_id
+from burnish.proxy.rewards.shelf import Shelf
 from tests.support.upstream import Received, Script, completion, reply
 
 WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
@@ -64,3 +70,45 @@ async def learn(client: httpx.AsyncClient) -> dict[str, Any]:
         await asyncio.sleep(0.05)
         shown = (await client.get("/burnish/reward")).json()
     return dict(shown)
+
+
+def learnt_ensemble(seed: int = 0) -> Ensemble:
+    """What the person's ratings teach."""
+    dice = random.Random(seed)
+    rated = [
+        RatedReply(
+            f"c{n}", "", sentence(dice, liked=n % 2 == 0), finished=True, reward=1.0 - 2 * (n % 2), weight=1.0
+        )
+        for n in range(40)
+    ]
+    model = fit_preference_model(rated)
+    assert model
+    return ridges(model)
+
+
+def keep_model(data_dir: Path, model: Ensemble | None = None, *, share: float = 0.95) -> str:
+    """Put a reward model into a data folder, on if its order is believed; return its name."""
+    learnt_from = LearntFrom(good=20, bad=20, graded=0, pairs=0, conversations=40)
+    tried = (Tried(name="words or form", share=share, error=0.01),)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    made = data_dir / "made"
+    write_reward_model(
+        made,
+        model or learnt_ensemble(),
+        chosen="words or form",
+        made_at=time.time(),
+        objective="ridge",
+        learnt_from=learnt_from,
+        tried=tried,
+    )
+    return Shelf(data_dir / "rewards").install(made, reward_model_id(), on=True).id
+
+
+def saying(*answers: Script) -> Script:
+    """An upstream that gives these answers one after the other."""
+    left = list(answers)
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        await left.pop(0)(request, writer)
+
+    return script

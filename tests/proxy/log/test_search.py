@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -107,9 +108,13 @@ async def test_what_was_logged_before_there_was_a_search_is_found(tmp_path: Path
         capture(log, [user("")], {"role": "assistant", "content": None})
         await log.completion(name)
     number = [step.name for step in MIGRATIONS].index("search") + 1
+    later = " ".join(statement for step in MIGRATIONS[number:] for statement in step.statements)
     with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)) as connection:
         connection.execute("DROP TABLE search")
-        connection.execute("ALTER TABLE completion DROP COLUMN imported_from")  # which came later
+        for index in re.findall(r"CREATE INDEX (\w+)", later):
+            connection.execute(f"DROP INDEX {index}")
+        for column in re.findall(r"ALTER TABLE completion ADD COLUMN (\w+)", later):
+            connection.execute(f"ALTER TABLE completion DROP COLUMN {column}")
         connection.execute("DELETE FROM migration WHERE number >= ?", (number,))
     async with opened(tmp_path) as log:
         assert await found(log, "slowly tea") == [name]

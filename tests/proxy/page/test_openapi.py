@@ -31,6 +31,8 @@ UNCALLED = {
     ("GET", "/burnish/engine"): "goes elsewhere",
     ("GET", "/burnish/doctor"): "runs a program against a burnish of its own",
     ("POST", "/burnish/login"): "called below",
+    ("POST", "/burnish/reward/on"): "needs a model; /burnish/reward/off answers the same",
+    ("POST", "/burnish/reward/off"): "needs a model; GET /burnish/reward answers the same",
     ("POST", "/burnish/adapters/promote"): "no version waits; /burnish/adapters/{n}/promote answers the same",
     ("POST", "/burnish/adapters"): "needs real weights; the list has the same rows",
 }
@@ -198,7 +200,7 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     assert (await call("GET", "/burnish/judge"))["data"]
     for path in (
         "/", "/healthz", "/metrics", "/burnish/status", "/burnish/config", "/burnish/raters", "/burnish/runs",
-        "/burnish/adapters", "/burnish/adapters/traffic", "/burnish/agents", "/burnish/duels",
+        "/burnish/adapters", "/burnish/adapters/traffic", "/burnish/agents", "/burnish/duels", "/burnish/reward",
         "/burnish/openapi.json", "/burnish/whoami",
     ):  # fmt: skip
         await call("GET", path)
@@ -209,6 +211,7 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     await call("POST", "/burnish/adapters/rollback", body={"to": 0})
     await call("POST", "/burnish/adapters/{n}/promote", n="1", body={"force": True})
     await call("POST", "/burnish/adapters/{n}/export", n="1", body={"path": str(tmp_path / "exported")})
+    await call("POST", "/burnish/reward/train", body={})
     for way in ("pause", "resume"):
         await call("POST", f"/burnish/{way}", body={})
     records = (await call("GET", "/burnish/records"))["data"]

@@ -1,0 +1,138 @@
+"""The best of N: several answers to one request, of which the reward model chooses the one that is sent.
+
+Each answer is asked for like any other, at the same time. Its bytes wait here, and those of the best one go out as they
+came: streamed if a stream was asked for, calls of tools included. So no format needs a word about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from starlette.types import Message, Scope, Send
+
+from burnish.proxy.client_headers import BEST_OF, REWARD
+from burnish.proxy.errors import BurnishError, Conflict, InvalidRequest
+from burnish.proxy.http.headers import Named, first
+from burnish.proxy.http.listener import ON_LEAVE, TRAIL
+from burnish.proxy.http.origin import UpstreamCut
+from burnish.proxy.records import Completion
+from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
+from burnish.proxy.rewards.replies import written
+from burnish.proxy.rewards.scores import Scored, Scores, Written
+from burnish.proxy.surfaces import SURFACES
+
+MEMBER = "burnish_best_of"
+"""Of a body; burnish takes it out."""
+MOST = 16
+"""Each costs the engine a whole answer."""
+
+
+def wanted(headers: Named, body: Mapping[str, Any]) -> int:
+    """Return how many answers a request asks for. Raises InvalidRequest."""
+    header = first(headers, BEST_OF)
+    found = {BEST_OF.decode(): header} if header is not None else {}
+    found |= {MEMBER: body[MEMBER]} if MEMBER in body else {}
+    counts = {name: _count(name, value) for name, value in found.items()}
+    if len(set(counts.values())) > 1:
+        both = " and ".join(f"{name} {count}" for name, count in counts.items())
+        raise InvalidRequest(f"{both} contradict each other: send one of them", param=MEMBER)
+    count = next(iter(counts.values()), 1)
+    if count > 1 and body.get("n") not in (None, 1):
+        raise InvalidRequest(
+            f"n and the best of {count} answers can't be combined: leave n out, or ask for one answer",
+            param="n",
+        )
+    return count
+
+
+def _count(name: str, value: object) -> int:
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST)) and 1 <= int(text) <= MOST:
+        return int(text)
+    raise InvalidRequest(
+        f"{name} must be a number from 1 to {MOST}, not {str(value)[:20]!r}: the best one of so many answers is sent",
+        param=name,
+    )
+
+
+@dataclass(eq=False)
+class Try:
+    """One of the answers, which waits to be chosen."""
+
+    flight: Flight
+    error: BurnishError | None = None
+    """Why there is no answer."""
+    reward: float | None = None
+    messages: list[Message] = field(default_factory=list)
+    """What would be sent."""
+    _size: int = 0
+
+    async def take(self, message: Message) -> None:
+        """Keep what is to be sent. Raises UpstreamCut if it becomes too long to wait here."""
+        self._size += len(message.get("body", b""))
+        if self._size > CAPTURE_LIMIT_BYTES:
+            raise UpstreamCut(
+                f"the answer has more than {CAPTURE_LIMIT_BYTES} bytes, too many for the best of several"
+            )
+        self.messages.append(message)
+
+    def written(self) -> Written | None:
+        """Return the reply to be scored; None if there is no whole one."""
+        flight = self.flight
+        if flight.outcome != "complete" or flight.status != HTTPStatus.OK:
+            return None
+        surface = SURFACES[flight.asked.surface]
+        read = surface.reassemble(flight.chunks, flight.content_type, flight.content_encoding)
+        return written(read.message, read.finish_reason) if read.message and read.ended else None
+
+
+def waiting(scope: Scope) -> Scope:
+    """Return the scope of an answer that waits: nobody reads it yet, and nobody leaves."""
+    return {**scope, "extensions": {ON_LEAVE: lambda leave: None, TRAIL: lambda trailers: None}}
+
+
+async def chosen(tries: Sequence[Try], prompt: str, scores: Scores) -> tuple[Try, Scored | None]:
+    """Score the answers and return the best one; if none is whole, the first one that says anything.
+
+    Raises the first error if nothing was answered, and Conflict if there is nothing to choose by.
+    """
+    read = await asyncio.to_thread(lambda: [each.written() for each in tries])
+    whole = [(each, reply) for each, reply in zip(tries, read, strict=True) if reply]
+    if not whole:
+        if said := next((each for each in tries if each.messages and each.error is None), None):
+            return said, None
+        raise next(filter(None, (each.error for each in tries)), BurnishError("no answer came"))
+    scored = await scores.score(prompt, [reply for _, reply in whole])
+    for (each, _), reward in zip(whole, scored.rewards, strict=True):
+        each.reward = reward
+    able = [(each.reward, each) for each, _ in whole if each.reward is not None]
+    if not able:
+        raise Conflict(
+            f"the reward model {scored.model} gives no number for any of {len(whole)} answers, so none can be chosen: "
+            "run `burnish reward train`, or ask without the best of several",
+            code="reward_model_broken",
+        )
+    return max(able, key=lambda pair: pair[0])[1], scored
+
+
+async def replay(best: Try, count: int, send: Send) -> None:
+    added = [(BEST_OF, str(count).encode())]
+    if best.reward is not None:
+        added.append((REWARD, f"{best.reward:.4f}".encode()))
+    start, *body = best.messages
+    await send({**start, "headers": [*start["headers"], *added]})
+    for message in body:
+        await send(message)
+
+
+def finished(each: Try, sent: Try, scored: Scored | None) -> Completion:
+    """Return the record of one of the answers."""
+    made = each.flight.finish()
+    ended = made.ended
+    if scored and each.reward is not None:
+        ended = ended._replace(reward=each.reward, rewarded_by=scored.model)
+    return made._replace(asked=made.asked._replace(best_of=sent.flight.id), ended=ended)

@@ -1,0 +1,29 @@
+"""What a reward model says of replies, and who can be asked. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Written(NamedTuple):
+    """A reply as reward models see it."""
+
+    text: str
+    """With calls of tools, a line each."""
+    finished: bool
+    """False when a token limit cut it."""
+
+
+class Scored(NamedTuple):
+    """What a reward model says of some replies."""
+
+    model: str
+    rewards: list[float | None]
+    """None: what it said was no number."""
+
+
+class Scores(Protocol):
+    async def score(self, prompt: str, replies: Sequence[Written]) -> Scored:
+        """Score replies to a prompt; none only finds out whether a model is on. Raises Conflict if none is."""
+        ...
