@@ -274,11 +274,7 @@ class _Parts:
             scrub=self.config.log.scrub,
             teachers=self.config.teachers,
         )
-        settings = {
-            "seed": train.seed,
-            "threads": train.threads or max(1, cores() // 2),
-            "device": train.device,
-        }
+        settings = {"seed": train.seed, "threads": train.threads or max(1, cores() // 2)}
         if self.learning is None:
             return Source(rated, RewardJob(why_no_base=self.why_not, **settings))
         job = RewardJob(

@@ -61,7 +61,6 @@ class RewardJob(_Record):
     """Feedback that isn't among the lines, by reason."""
     seed: int = 0
     threads: int = 1
-    device: str = "auto"
 
 
 def write_reward_job(path: Path, job: RewardJob, rated: list[Rated]) -> None:

@@ -60,9 +60,12 @@ class Ensemble:
         if not replies:
             return np.empty(0)
         with np.errstate(over="ignore", invalid="ignore"):  # callers look for what is no number
-            logits = self.members.logits(replies)
-            cautious = logits.mean(axis=0) - CAUTION * logits.std(axis=0)
-            return np.asarray(1 / (1 + np.exp(-cautious)))
+            return cautious(self.members.logits(replies))
+
+
+def cautious(logits: Vector) -> Vector:
+    """Return the scores by what the members say, (M, N) → (N,)."""
+    return np.asarray(1 / (1 + np.exp(CAUTION * logits.std(axis=0) - logits.mean(axis=0))))
 
 
 def ridges(model: PreferenceModel) -> Ensemble:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from burnish.adapters import durable
 from burnish.adapters.errors import UnreadableRewardModel
 from burnish.adapters.rewards.base import Order, Vector
+from burnish.adapters.rewards.embedding import Embedding, Perceptrons
 from burnish.adapters.rewards.ensemble import Ensemble, Ridges
 from burnish.adapters.rewards.views import Form, Words
 
@@ -28,8 +29,9 @@ MANIFEST, WEIGHTS = "reward.json", "weights.npz"
 MOST_BYTES = 512 * 1024 * 1024
 """A longer file of weights isn't one of ours."""
 
+PERCEPTRONS = ("mean", "scale", "hidden", "hidden_bias", "out", "out_bias")
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-Kind = Literal["form", "words"]
+Kind = Literal["form", "words", "embeddings"]
 
 
 class _Record(BaseModel):
@@ -159,8 +161,12 @@ def _unreadable(path: Path, why: str) -> UnreadableRewardModel:
 
 def _arrays(model: Ensemble) -> tuple[Kind, dict[str, np.ndarray[Any, Any]]]:
     members = model.members
-    if not isinstance(members, Ridges):
-        raise TypeError(f"{type(members).__name__} can't be saved")
+    if isinstance(members, Perceptrons):
+        embedding = members.embedding
+        weights = {name: getattr(members, name) for name in PERCEPTRONS}
+        table = embedding.table.astype(np.float16)
+        return "embeddings", {**weights, "vocabulary": _packed(embedding.vocabulary), "table": table}
+    assert isinstance(members, Ridges)
     common = {"coefficients": members.coefficients, "constants": members.constants}
     if isinstance(members.seen, Form):
         return "form", {**common, "mean": members.seen.mean, "scale": members.seen.scale}
@@ -169,6 +175,8 @@ def _arrays(model: Ensemble) -> tuple[Kind, dict[str, np.ndarray[Any, Any]]]:
 
 def _model(kind: Kind, arrays: Arrays) -> Ensemble:
     """Raises ValueError, KeyError."""
+    if kind == "embeddings":
+        return Ensemble(_perceptrons(arrays))
     seen: Form | Words
     if kind == "form":
         mean = _vector(arrays, "mean", None)
@@ -178,6 +186,23 @@ def _model(kind: Kind, arrays: Arrays) -> Ensemble:
         width = len(seen.vocabulary)
     constants = _vector(arrays, "constants", None)
     return Ensemble(Ridges(seen, _finite(arrays, "coefficients", (len(constants), width)), constants))
+
+
+def _perceptrons(arrays: Arrays) -> Perceptrons:
+    """Raises ValueError, KeyError."""
+    vocabulary = _unpacked(arrays["vocabulary"])
+    members, features, units = arrays["hidden"].shape
+    table = _finite(arrays, "table", (len(vocabulary), features // 2)).astype(np.float32)
+    shapes = {
+        "mean": (features,),
+        "scale": (features,),
+        "hidden": (members, features, units),
+        "hidden_bias": (members, units),
+        "out": (members, units),
+        "out_bias": (members,),
+    }
+    weights = {name: _finite(arrays, name, shape) for name, shape in shapes.items()}
+    return Perceptrons(Embedding(vocabulary, table), **weights)
 
 
 def _packed(words: tuple[str, ...]) -> np.ndarray[Any, Any]:

@@ -11,6 +11,8 @@ from burnish.adapters.rewards.base import Vector
 from burnish.adapters.rewards.preference_model import fit_views
 from burnish.training.reward_models.ratings import REPEATS, Places, Ratings, unseen_order
 
+WORDS_OR_FORM, EMBEDDINGS, HIDDEN_STATES = "words or form", "embeddings", "hidden states"
+
 
 class FormOfModel(Protocol):
     """One way to learn scores from ratings."""
@@ -46,7 +48,7 @@ def order_of(form: FormOfModel, ratings: Ratings) -> Order | None:
 class WordsOrForm:
     """Ridge regression on words or on form, whichever orders better: the preference model as an ensemble."""
 
-    name = "words or form"
+    name = WORDS_OR_FORM
     serves = True
     objective = "ridge regression on good and bad, both classes weighing the same"
 

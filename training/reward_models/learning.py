@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from burnish.adapters.rewards import Ensemble, Order, write_reward_model
 from burnish.adapters.rewards.saved import RewardManifest, Tried
-from burnish.training.errors import NotTrainable
+from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.reward_job import MODEL, RewardJob, read_reward_job
-from burnish.training.reward_models.forms import FormOfModel, WordsOrForm, order_of
+from burnish.training.reward_models.forms import EMBEDDINGS, HIDDEN_STATES, FormOfModel, WordsOrForm, order_of
 from burnish.training.reward_models.ratings import Ratings, usable
+from burnish.training.weights import prepared_weights
 
 NOTHING = "conversations are too few, or each has ratings of one kind only"
 
@@ -20,7 +21,7 @@ def learn_reward_model(path: Path) -> RewardManifest:
     """Do the job in a directory. Raises JobError, NotTrainable, OSError."""
     job, lines = read_reward_job(path)
     ratings, unused = usable(lines)
-    forms = list(_forms(job))
+    forms, untried = _forms(job, ratings)
     tried, chosen = compared(ratings, forms)
     if chosen is None:
         raise NotTrainable(
@@ -34,12 +35,36 @@ def learn_reward_model(path: Path) -> RewardManifest:
         made_at=time.time(),
         objective=form.objective,
         learnt_from=ratings.learnt_from(job.left_out | unused),
-        tried=tuple(tried),
+        tried=(*tried, *untried),
     )
 
 
-def _forms(job: RewardJob) -> Iterator[FormOfModel]:
-    yield WordsOrForm()
+def _forms(job: RewardJob, ratings: Ratings) -> tuple[list[FormOfModel], list[Tried]]:
+    """Return the forms that can be tried, and why others can't."""
+    why = job.why_no_base
+    if job.base_weights:
+        try:
+            return [WordsOrForm(), *_forms_of_base(job, ratings)], []
+        except (JobError, MissingDependency) as error:
+            why = str(error)
+    untried = [
+        Tried(name=name, reason=why, serves=name == EMBEDDINGS) for name in (EMBEDDINGS, HIDDEN_STATES)
+    ]
+    return [WordsOrForm()], untried
+
+
+def _forms_of_base(job: RewardJob, ratings: Ratings) -> list[FormOfModel]:
+    """Return the forms that look at texts through the base model. Raises JobError, MissingDependency."""
+    from burnish.training.reward_models.base_model import loaded_base
+
+    weights = prepared_weights(Path(job.base_weights or ""), job.base_digest, Path(job.weights_cache))
+    tokenizer, model = loaded_base(weights, job.threads)
+    # Both import torch, which not every burnish has.
+    from burnish.training.reward_models.embeddings import Embeddings, embedding_of
+    from burnish.training.reward_models.hidden_states import HiddenStates, states_of
+
+    embedding = embedding_of(tokenizer, model)
+    return [Embeddings(embedding, job.seed), HiddenStates(*states_of(tokenizer, model, ratings), job.seed)]
 
 
 def compared(

@@ -1,0 +1,199 @@
+"""Reward models on a tiny base: all forms are tried on unseen conversations, and the best one that serves is saved."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from burnish.adapters.errors import UnreadableRewardModel
+from burnish.adapters.rewards import Candidate, Ensemble, read_reward_model, write_reward_model
+from burnish.adapters.rewards.embedding import Embedding
+from burnish.adapters.rewards.saved import LearntFrom
+from burnish.adapters.rewards.views import Seen
+from burnish.training.errors import NotTrainable
+from burnish.training.reward_job import MODEL, Rated, RewardJob, write_reward_job
+from burnish.training.reward_models.learning import learn_reward_model
+from burnish.training.reward_models.ratings import usable
+from tests.support.jobs import Base
+from tests.support.rated import sentence
+
+torch = pytest.importorskip("torch")
+
+from burnish.training.reward_models import fitting  # noqa: E402
+from burnish.training.reward_models.embeddings import Embeddings  # noqa: E402
+
+LEARNT_FROM = LearntFrom(good=1, bad=1, graded=0, pairs=0, conversations=2)
+
+
+def lines(count: int = 40, seed: int = 0) -> list[Rated]:
+    dice = random.Random(seed)
+    return [
+        Rated(
+            conversation_id=f"c{n}",
+            prompt="Tell me.",
+            text=sentence(dice, liked=n % 2 == 0),
+            finished=True,
+            reward=1.0 - 2 * (n % 2),
+        )
+        for n in range(count)
+    ]
+
+
+def test_all_forms_are_compared_and_the_best_one_that_serves_is_saved(tmp_path: Path, tiny: Base) -> None:
+    base = RewardJob(
+        base_weights=str(tiny.gguf), base_digest=tiny.digest, weights_cache=str(tiny.weights_cache)
+    )
+    write_reward_job(tmp_path / "job", base, lines())
+    manifest = learn_reward_model(tmp_path / "job")
+    tried = {each.name: each for each in manifest.tried}
+    assert tried.keys() == {"words or form", "embeddings", "hidden states"}
+    assert all(each.order for each in tried.values()), tried
+    assert not tried["hidden states"].serves
+    serving = [each for each in tried.values() if each.serves]
+    assert manifest.chosen == max(serving, key=lambda each: each.share or 0).name
+    assert tried["words or form"].share > 0.9
+
+    again, model = read_reward_model(tmp_path / "job" / MODEL)
+    assert again == manifest
+    dice = random.Random(9)
+    good, bad = model.score([], [Candidate(sentence(dice, liked=liked)) for liked in (True, False)])
+    assert bad < 0.5 < good
+
+
+def test_without_a_base_the_others_say_why(tmp_path: Path) -> None:
+    write_reward_job(tmp_path / "job", RewardJob(why_no_base="engine = none"), lines())
+    untried = [each for each in learn_reward_model(tmp_path / "job").tried if not each.order]
+    assert {each.name: each.reason for each in untried} == {
+        "embeddings": "engine = none",
+        "hidden states": "engine = none",
+    }
+
+
+def embedding(count: int = 24, width: int = 6) -> Embedding:
+    """A vocabulary in which the liked word stands apart."""
+    dice = np.random.default_rng(0)
+    pieces = ("usually", "never", " ", *(chr(ord("a") + n) for n in range(count)))
+    table = dice.normal(0, 0.1, (len(pieces), width)).astype(np.float32)
+    table[0, 0], table[1, 0] = 3.0, -3.0
+    return Embedding(pieces, table)
+
+
+def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp_path: Path) -> None:
+    ratings, _ = usable(lines(64))
+    model = Embeddings(embedding(), seed=0).learn(ratings)
+    dice = random.Random(5)
+    unseen = {
+        liked: [Seen("", sentence(dice, liked=liked), True) for _ in range(20)] for liked in (True, False)
+    }
+    assert model.scores(unseen[True]).min() > model.scores(unseen[False]).max()
+
+    write_reward_model(
+        tmp_path / "m",
+        model,
+        chosen="e",
+        made_at=time.time(),
+        objective="o",
+        learnt_from=LEARNT_FROM,
+        tried=(),
+    )
+    _, again = read_reward_model(tmp_path / "m")
+    np.testing.assert_allclose(again.scores(unseen[True]), model.scores(unseen[True]), atol=2e-3)
+
+
+def test_texts_are_cut_into_the_longest_pieces_and_strange_characters_passed_over() -> None:
+    known = Embedding(("a", "ab", "abc", "c"), np.eye(4, dtype=np.float32))
+    (row,) = known.features([Seen("ab", "abcaé€c", True)])
+    assert row.tolist() == [0, 1, 0, 0, 1 / 3, 0, 1 / 3, 1 / 3]
+    (empty,) = known.features([Seen("", "€", True)])
+    assert empty.tolist() == [0.0] * 8
+
+
+def test_the_loss_is_the_formula_of_each_kind_of_rating() -> None:
+    logits = torch.tensor([[0.5, -1.0, 2.0, 0.0]], dtype=torch.float64)
+    said = fitting.Targets(
+        thumbs=torch.tensor([1.0, -1.0, 0.0, 0.0]),
+        thumb_weights=torch.tensor([[0.5, 0.5, 0.0, 0.0]]),
+        grades=torch.tensor([0.5, 0.5, 0.75, 0.5]),
+        grade_weights=torch.tensor([[0.0, 0.0, 1.0, 0.0]]),
+        better=torch.tensor([2]),
+        worse=torch.tensor([3]),
+        pair_weights=torch.tensor([[1.0]]),
+    )
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    thumbs = -0.5 * np.log(sigmoid(0.5)) - 0.5 * np.log(sigmoid(1.0))
+    expected = thumbs + (sigmoid(2.0) - 0.75) ** 2 - np.log(sigmoid(2.0))
+    assert float(fitting.loss(logits, said)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_each_member_sees_both_classes_alike_and_other_ratings() -> None:
+    graded = Rated(conversation_id="g", prompt="", text="x", finished=True, reward=0.5)
+    better = Rated(conversation_id="p", prompt="", text="y", finished=True, reward=None, worse=(0,))
+    ratings, _ = usable([*lines(48)[:45], graded, better])
+    said = fitting.targets(ratings, seed=0)
+    for weights in (said.grade_weights, said.pair_weights):
+        assert set(weights.sum(dim=1).round().tolist()) <= {0.0, 1.0}
+    good = (said.thumb_weights * (said.thumbs > 0)).sum(dim=1)
+    bad = (said.thumb_weights * (said.thumbs < 0)).sum(dim=1)
+    torch.testing.assert_close(good, torch.full((fitting.MEMBERS,), 0.5))
+    torch.testing.assert_close(bad, torch.full((fitting.MEMBERS,), 0.5))
+    assert not torch.equal(said.thumb_weights[0], said.thumb_weights[1])
+
+
+def test_a_cross_validation_never_parts_a_conversation() -> None:
+    same = [each.model_copy(update={"conversation_id": f"c{n // 4}"}) for n, each in enumerate(lines(48))]
+    ratings, _ = usable(same)
+    for seen, unseen in ratings.folds(0):
+        groups = [{ratings.groups[each] for each in places} for places in (seen, unseen)]
+        assert not groups[0] & groups[1]
+        assert len(seen) + len(unseen) == 48
+
+
+def test_feedback_that_says_nothing_is_counted() -> None:
+    neutral = Rated(conversation_id="n", prompt="", text="x", finished=True, reward=None)
+    _, left_out = usable([*lines(), neutral])
+    assert left_out == {"neither good nor bad": 1}
+    with pytest.raises(NotTrainable, match="0 good and 0 bad"):
+        usable([neutral] * 50)
+
+
+def test_weights_of_another_size_or_with_code_in_them_are_refused(tmp_path: Path) -> None:
+    ratings, _ = usable(lines())
+    model = Embeddings(embedding(), seed=0).learn(ratings)
+
+    def refused(name: str, **arrays: object) -> str:
+        whole = {
+            each: getattr(model.members, each)
+            for each in ("mean", "scale", "hidden", "hidden_bias", "out", "out_bias")
+        }
+        return _refused(tmp_path / name, model, whole | arrays)
+
+    assert "mean has the shape (3,), not (12,)" in refused("size", mean=np.zeros(3))
+    assert "no numbers" in refused("nan", out_bias=np.full(5, np.nan))
+    assert "allow_pickle" in refused("code", out=np.array([print], dtype=object))
+
+
+def _refused(path: Path, model: Ensemble, arrays: dict[str, object]) -> str:
+    """Write other arrays under a manifest that names them; return why they are refused."""
+    import hashlib
+    import io
+    import json
+
+    write_reward_model(path, model, chosen="e", made_at=0.0, objective="o", learnt_from=LEARNT_FROM, tried=())
+    with np.load(path / "weights.npz") as kept:
+        whole = {name: kept[name] for name in kept} | arrays
+    packed = io.BytesIO()
+    np.savez(packed, **whole)  # type: ignore[arg-type]
+    (path / "weights.npz").write_bytes(packed.getvalue())
+    manifest = json.loads((path / "reward.json").read_bytes())
+    manifest |= {
+        "weights_bytes": len(packed.getvalue()),
+        "weights_sha256": hashlib.sha256(packed.getvalue()).hexdigest(),
+    }
+    (path / "reward.json").write_text(json.dumps(manifest))
+    with pytest.raises(UnreadableRewardModel) as caught:
+        read_reward_model(path)
+    return str(caught.value)
