@@ -94,7 +94,7 @@ def fit_preference_model(
     good = sum(each.reward > 0 for each in counted)
     if len(counted) < MIN_RATED or min(good, len(counted) - good) < MIN_OF_A_CLASS:
         return None
-    return fit_views(counted)
+    return fit_views(counted, views)
 
 
 def counting(rated: Sequence[RatedReply]) -> list[RatedReply]:
@@ -102,7 +102,7 @@ def counting(rated: Sequence[RatedReply]) -> list[RatedReply]:
     return [each for each in rated if each.reward * each.weight != 0][-MOST_RATED:]
 
 
-def fit_views(counted: Sequence[RatedReply]) -> PreferenceModel | None:
+def fit_views(counted: Sequence[RatedReply], views: Sequence[View] = VIEWS) -> PreferenceModel | None:
     """Fit as ``fit_preference_model``, however few there are; None if a part of them has a single class."""
     labels = np.array([1.0 if each.reward > 0 else -1.0 for each in counted])
     weights = np.array([each.weight * abs(each.reward) for each in counted])
