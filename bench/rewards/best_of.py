@@ -2,8 +2,9 @@
 
 ``python -m bench.rewards.best_of POOL [--seeds N]``: for each wish of ``bench.rewards.wishes`` the model learns from
 thumbs on half of the questions, and chooses among the replies to the others. Prints the share of replies that please,
-and the true win rate over the first reply (a tie counts half). Larger N choose among replies to any question, so only
-their trend counts. Exits 1 if the best of four gains less than .15 in win rate from 64 thumbs, or a score is slow.
+the share that could (a perfect choice), and how often the chosen reply pleases and the first doesn't, and the reverse.
+Larger N choose among replies to any question, so only their trend counts. Exits 1 if the best of four from 64 thumbs
+pleases less than .15 oftener than one reply, or if a score is slow.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from bench.rewards import pool
 from bench.rewards.pool import Reply
@@ -31,6 +33,17 @@ GAIN_OF_FOUR = 0.15
 MOST_MS = 20.0
 WRONG = (0.0, 0.2)
 """Share of wrong thumbs."""
+
+
+class Chosen(NamedTuple):
+    """Shares of questions."""
+
+    pleases: float
+    could: float
+    """One of the replies at hand pleases."""
+    won: float
+    """The chosen reply pleases, and the first one doesn't."""
+    lost: float
 
 
 def main() -> None:
@@ -53,26 +66,28 @@ def main() -> None:
 
 
 def table(questions: Sequence[Sequence[Reply]], count: int, wrong: float, seeds: int) -> float:
-    """Print a row for each N; returns the gain in win rate of the best of four."""
+    """Print a row for each N; returns how much oftener the best of four pleases than one reply."""
     rows = [
         row
         for wish, rule in WISHES.items()
         for seed in range(seeds)
         if (row := chosen(questions, rule, count, wrong, random.Random(f"{wish} {seed}")))
     ]
-    print(f"{count} thumbs, {wrong:.0%} of them wrong\n\n| N | pleases | win rate |\n|---|---|---|")
+    print(f"{count} thumbs, {wrong:.0%} of them wrong\n")
+    print("| N | pleases | could please | won | lost |\n|---|---|---|---|---|")
     for size in (*OWN, *ANY):
-        pleases, wins = zip(*(row[size] for row in rows), strict=True)
-        error = stdev(wins) / len(wins) ** 0.5
-        print(f"| {size} | {fmean(pleases):.2f} | {fmean(wins):.2f} ± {1.96 * error:.2f} |")
+        pleases, could, won, lost = zip(*(row[size] for row in rows), strict=True)
+        error = 1.96 * stdev(pleases) / len(pleases) ** 0.5
+        shown = " | ".join(f"{fmean(each):.2f}" for each in (could, won, lost))
+        print(f"| {size} | {fmean(pleases):.2f} ± {error:.2f} | {shown} |")
     print()
-    return fmean(row[4][1] for row in rows) - 0.5
+    return fmean(row[4].pleases - row[1].pleases for row in rows)
 
 
 def chosen(
     questions: Sequence[Sequence[Reply]], rule: Rule, count: int, wrong: float, dice: random.Random
-) -> Mapping[int, tuple[float, float]] | None:
-    """Return N → (share that pleases, win rate over the first reply); None if the thumbs are one-sided."""
+) -> Mapping[int, Chosen] | None:
+    """Return what becomes of each N; None if the thumbs are one-sided."""
     mine, fresh = halves(questions, dice)
     ratings = rated(mine, rule, count, wrong, dice)
     if not learnable(ratings):
@@ -86,10 +101,11 @@ def chosen(
         for own in fresh:
             first, *others = dice.sample(own, len(own))
             others = others if size <= len(own) else dice.sample(every, min(size, len(every)))
-            best = _best(model, [first, *others][:size])
-            pleased = [rule(each.text, each.finished) for each in (best, first)]
-            results.append((float(pleased[0]), 0.5 + (pleased[0] - pleased[1]) / 2))
-        found[size] = (fmean(each[0] for each in results), fmean(each[1] for each in results))
+            offered = [first, *others][:size]
+            pleases = {each: rule(each.text, each.finished) for each in offered}
+            best = pleases[_best(model, offered)]
+            results.append((best, any(pleases.values()), best > pleases[first], best < pleases[first]))
+        found[size] = Chosen(*(fmean(column) for column in zip(*results, strict=True)))
     return found
 
 
