@@ -53,16 +53,17 @@ def main() -> None:
     parser.add_argument("pool", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    questions = [own for own in pool.read(given.pool).values() if len(own) >= max(OWN)]
-    print(
-        f"{len(questions)} questions with {max(OWN)} replies each, {given.seeds} seeds, {len(WISHES)} wishes\n"
-    )
-    gains = {
-        (count, wrong): table(questions, count, wrong, given.seeds) for count in THUMBS for wrong in WRONG
-    }
+    sys.exit(not holds(given.pool, given.seeds))
+
+
+def holds(path: Path, seeds: int) -> bool:
+    """Measure and print; return whether both limits are kept."""
+    questions = [own for own in pool.read(path).values() if len(own) >= max(OWN)]
+    print(f"{len(questions)} questions with {max(OWN)} replies each, {seeds} seeds, {len(WISHES)} wishes\n")
+    gains = {(count, wrong): table(questions, count, wrong, seeds) for count in THUMBS for wrong in WRONG}
     took = milliseconds(questions)
     print(f"one score: {took:.2f} ms (limit {MOST_MS:.0f})")
-    sys.exit(gains[64, 0.0] < GAIN_OF_FOUR or took > MOST_MS)
+    return gains[64, 0.0] >= GAIN_OF_FOUR and took <= MOST_MS
 
 
 def table(questions: Sequence[Sequence[Reply]], count: int, wrong: float, seeds: int) -> float:

@@ -53,18 +53,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, help="JSON of all figures")
     given = parser.parse_args()
-    questions = list(pool.read(given.pool).values())
-    seen = orders(questions, given.seeds)
-    proved = proofs(questions, given.seeds)
-    print(f"{sum(map(len, questions))} replies to {len(questions)} questions, {given.seeds} seeds\n")
-    print(seen_in_words(seen))
+    sys.exit(not holds(given.pool, given.seeds, given.out))
+
+
+def holds(path: Path, seeds: int, out: Path | None = None) -> bool:
+    """Measure and print; return whether few enough candidates are proved better that aren't."""
+    questions = list(pool.read(path).values())
+    print(f"{sum(map(len, questions))} replies to {len(questions)} questions, {seeds} seeds\n")
+    seen = orders(questions, seeds)
+    print(seen_in_words(seen), flush=True)
+    proved = proofs(questions, seeds)
     share, text = proved_in_words(proved)
     print(text)
-    if given.out:
-        given.out.write_text(
-            json.dumps({"orders": seen, "proofs": [[*key, *n] for key, n in proved.items()]})
-        )
-    sys.exit(share > MOST_FALSE)
+    if out:
+        out.write_text(json.dumps({"orders": seen, "proofs": [[*key, *n] for key, n in proved.items()]}))
+    return share <= MOST_FALSE
 
 
 def rated(
