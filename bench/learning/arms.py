@@ -50,9 +50,19 @@ ARMS: Mapping[str, Arm] = {
         Arm("ppo", _objective("ppo")),
         Arm("ppo_warm", _objective("ppo", warm_start="true")),
         Arm("grpo", _objective("grpo"), pairs=True),
+        # What one part is worth: the same without it, or with more or less of it.
+        Arm("ppo_without_model", _objective("ppo", advanced__rewards="ratings")),
+        Arm("kl_weight_0.1", _objective("auto", kl_beta="0.1")),
+        Arm("kl_weight_1", _objective("auto", kl_beta="1")),
+        Arm("kl_stop_off", _objective("auto", advanced__kl_stop="10")),
+        Arm("batch_2", _objective("auto", batch_size="2")),
+        Arm("batch_32", _objective("auto", batch_size="32")),
         Arm("dpo", _objective("dpo"), pairs=True),
         Arm("critique", _objective("critique"), comments=True),
         Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),
         Arm("hybrid", _objective("hybrid"), comments=True),
     )
 }
+
+ABLATIONS = ("ppo_without_model", "kl_weight_0.1", "kl_weight_1", "kl_stop_off", "batch_2", "batch_32")
+"""Measured on one kind of user only."""

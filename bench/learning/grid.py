@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.learning.arms import ARMS
+from bench.learning.arms import ABLATIONS, ARMS
 from bench.learning.cell import HELD_OUT, Cell
 from bench.learning.measure import Say, measure
 from bench.learning.side_by_side import side_by_side
@@ -100,7 +100,10 @@ def _objectives(seed: int) -> Iterator[Cell]:
     for name, arm in ARMS.items():
         if name not in BEST:
             yield _anew(name, "brief", seed, RATINGS)
-            if name != "critique":  # by which ``auto`` learns brief-cold's comments: one of the claims
+            if name not in (
+                "critique",
+                *ABLATIONS,
+            ):  # ``auto`` learns brief-cold's comments by critique: a claim
                 yield _anew(name, "brief-cold", seed, COMMENTS if arm.comments or arm.turns else RATINGS)
     yield _anew("auto", "brief-cold", seed, RATINGS)
 
