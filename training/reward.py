@@ -18,6 +18,7 @@ from burnish.adapters.rewards import (
     last_question,
     text_of,
 )
+from burnish.adapters.rewards.ensemble import ridges
 from burnish.training.errors import NotTrainable
 from burnish.training.hyperparameters import Rewards
 from burnish.training.job import Sample
@@ -57,7 +58,8 @@ def rewarding(samples: Sequence[Sample], wanted: Rewards) -> Rewarding:
             f"a reward model of {model.view}, learnt from {len(rated)} answers: it orders {order.share:.0%} of unseen "
             f"pairs right (95 % sure: at least {order.lower:.0%})"
         )
-        return Rewarding(model, words)
+        # The policy looks for replies whose score is too high by accident; the ensemble doubts those.
+        return Rewarding(ridges(model), words)
     if wanted == "auto":
         return Rewarding(
             None, "ratings, because no reward model could be learnt that orders unseen ones right"
