@@ -194,7 +194,8 @@ def _proved(
     for kind, model, choice, truth in kinds:
         new, old = [choice(own) for own in fresh], [by_chance(own) for own in fresh]
         better_by = _pleased(new, truth) - _pleased(old, truth) if truth else 0.0
-        name = kind if kind in BY_CHANCE or better_by <= BETTER else _better(better_by)
+        helps = better_by > BETTER or kind == "better"
+        name = _better(better_by) if helps and kind not in BY_CHANCE else kind
         for pairs in PAIRS:
             sides = ([_seen(each) for each in islice(side, pairs)] for side in (new, old))
             gain = uncertain_gain(*model.gains(*sides), Limits())
@@ -206,7 +207,7 @@ def _proved(
 
 def _better(gain: float) -> str:
     """Name a candidate by how much oftener it pleases."""
-    return f"better by {'.3 or more' if gain >= 0.3 else '.15 to .3' if gain >= 0.15 else 'less than .15'}"
+    return f"better by {'.3 or more' if gain >= 0.3 else '.15 to .3' if gain >= 0.15 else 'less'}"
 
 
 def _pleased(replies: Sequence[Reply], rule: Rule) -> float:
@@ -240,19 +241,24 @@ def _cell(row: dict[str, float]) -> str:
 
 
 def proved_in_words(found: dict[Key, tuple[int, int, int]]) -> tuple[float, str]:
-    """Return the largest share of false proofs, and a table."""
+    """Return the largest share of false proofs of a kind, over all shares of wrong thumbs, and a table."""
     lines = [
         f"Proved better from {PROVED_FROM} thumbs",
         "",
         "| candidate | wrong thumbs | pairs | believed | proved |",
     ]
     lines.append("|---|---|---|---|---|")
-    worst = 0.0
+    false: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for (kind, noise, pairs), (count, believed, proved) in found.items():
         lines.append(f"| {kind} | {noise:.0%} | {pairs} | {believed} of {count} | {proved / count:.1%} |")
         if not kind.startswith("better"):
-            worst = max(worst, proved / count)
-    return worst, "\n".join(lines)
+            false.setdefault((kind, pairs), []).append((proved, count))
+    shares = {}
+    for (kind, pairs), counts in false.items():
+        proved, count = (sum(column) for column in zip(*counts, strict=True))
+        shares[kind, pairs] = proved / count
+        lines.append(f"| {kind} | all | {pairs} | | {proved} of {count}, {proved / count:.1%} |")
+    return max(shares.values()), "\n".join(lines)
 
 
 if __name__ == "__main__":
