@@ -54,7 +54,6 @@ from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
 from burnish.proxy.rewards.rewards import Rewards, Source
 from burnish.proxy.rewards.routes import reward_routes
-from burnish.proxy.rewards.shelf import Shelf
 from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.status import Engine, Status, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
@@ -97,7 +96,7 @@ async def running(
         rewards: Rewards | None = None
         log = Log.open(config.log_file, stored)
         stack.callback(log.close)
-        rewards = Rewards(log, Shelf(config.data_dir / "rewards"), config.data_dir / "jobs", events.rewarded)
+        rewards = Rewards(log, config.data_dir, events.rewarded, config.reward.model)
         await rewards.start()
         stack.push_async_callback(rewards.stop)
         if keeps := _limits(config):

@@ -33,6 +33,7 @@ from burnish.proxy.tables import (
     FeedbackConfig,
     LitellmConfig,
     LogConfig,
+    RewardConfig,
     TrainConfig,
     UpstreamConfig,
     UpstreamName,
@@ -177,6 +178,7 @@ class Config(BaseModel):
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
+    reward: RewardConfig = RewardConfig()
     litellm: LitellmConfig = LitellmConfig()
     upstreams: dict[UpstreamName, UpstreamConfig] = Field({}, description="Further upstreams by name.")
     _local: Mapping[str | None, Local] = PrivateAttr(default_factory=dict)

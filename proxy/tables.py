@@ -329,6 +329,20 @@ class FeedbackConfig(BaseModel):
     )
 
 
+class RewardConfig(BaseModel):
+    """The table ``[reward]``: what scores answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(
+        None,
+        min_length=1,
+        description="A reward model of somebody else's: the directory of a sequence classifier of transformers with "
+        "one label, or its name on the Hugging Face hub if it was downloaded before. It runs in a process of its own. "
+        "Unset: the one that `burnish reward train` learns.",
+    )
+
+
 class ChatConfig(BaseModel):
     """The table ``[chat]``: what `burnish chat` asks for."""
 

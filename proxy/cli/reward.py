@@ -63,6 +63,11 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
         if not found["fault"]:
             console.print(escape(found["reason"]))
         return
+    if found["forms"] is None:
+        if found["on"]:
+            console.print(f"[bold]{escape(found['id'])}[/]  [green]on[/], as the configuration says")
+            console.print(_scored(found))
+        return
     state = f"[green]on[/] since {clock(found['on_since'])}" if found["on"] else "[yellow]off[/]"
     console.print(f"[bold]{found['id']}[/]  {state}  learnt {clock(found['made_at'])}")
     if found["reason"]:
@@ -76,8 +81,12 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
         console.print(f"[dim]left out: {count} × {escape(reason)}[/]")
     console.print(_table(found["forms"]))
     if found["on"]:
-        unscored = f", {found['unscored']} couldn't be scored" if found["unscored"] else ""
-        console.print(f"scored since burnish started: {found['scored']} answers{unscored}")
+        console.print(_scored(found))
+
+
+def _scored(found: dict[str, Any]) -> str:
+    unscored = f", {found['unscored']} couldn't be scored" if found["unscored"] else ""
+    return f"scored since burnish started: {found['scored']} answers{unscored}"
 
 
 def _counts(counts: dict[str, Any]) -> Iterator[str]:

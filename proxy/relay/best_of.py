@@ -95,7 +95,9 @@ def waiting(scope: Scope) -> Scope:
     return {**scope, "extensions": {ON_LEAVE: lambda leave: None, TRAIL: lambda trailers: None}}
 
 
-async def chosen(tries: Sequence[Try], prompt: str, scores: Scores) -> tuple[Try, Scored | None]:
+async def chosen(
+    tries: Sequence[Try], messages: Sequence[dict[str, Any]], scores: Scores
+) -> tuple[Try, Scored | None]:
     """Score the answers and return the best one; if none is whole, the first one that says anything.
 
     Raises the first error if nothing was answered, and Conflict if there is nothing to choose by.
@@ -106,7 +108,7 @@ async def chosen(tries: Sequence[Try], prompt: str, scores: Scores) -> tuple[Try
         if said := next((each for each in tries if each.messages and each.error is None), None):
             return said, None
         raise next(filter(None, (each.error for each in tries)), BurnishError("no answer came"))
-    scored = await scores.score(prompt, [reply for _, reply in whole])
+    scored = await scores.score(messages, [reply for _, reply in whole])
     for (each, _), reward in zip(whole, scored.rewards, strict=True):
         each.reward = reward
     able = [(each.reward, each) for each, _ in whole if each.reward is not None]

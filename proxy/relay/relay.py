@@ -47,7 +47,6 @@ from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
 from burnish.proxy.relay.upstreams import Upstreams
-from burnish.proxy.rewards.replies import question
 from burnish.proxy.rewards.scores import Scores
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
@@ -144,7 +143,7 @@ class Relay:
         count = wanted(headers, parsed)
         if count > 1:
             _check_size(gist)
-            await self._scores.score("", ())  # before anything is asked for in vain
+            await self._scores.score((), ())  # before anything is asked for in vain
         if MEMBER in kept:
             kept = {name: value for name, value in kept.items() if name != MEMBER}
         cut = exchanges(request.messages)
@@ -172,9 +171,7 @@ class Relay:
             for _ in range(count)
         ]
         if count > 1:
-            await self._send_best(
-                [Try(flight) for flight in flights], question(request.messages), scope, send
-            )
+            await self._send_best([Try(flight) for flight in flights], scope, send)
         else:
             await self._send_only(flights[0], scope, send)
 
@@ -194,14 +191,14 @@ class Relay:
                 del self.flights[flight.id]
                 self._log.capture(flight.finish())
 
-    async def _send_best(self, tries: Sequence[Try], prompt: str, scope: Scope, send: Send) -> None:
+    async def _send_best(self, tries: Sequence[Try], scope: Scope, send: Send) -> None:
         """Get all answers, and send the best one. All of them are logged."""
         self.flights |= {each.flight.id: each.flight for each in tries}
         sent, scored = tries[0], None
         try:
             async with Client(scope) as client:
                 await asyncio.gather(*(self._try(each, waiting(scope)) for each in tries))
-                sent, scored = await chosen(tries, prompt, self._scores)
+                sent, scored = await chosen(tries, tries[0].flight.messages, self._scores)
                 client.begun = True
                 await replay(sent, len(tries), send)
         except BurnishError as error:

@@ -1,43 +1,36 @@
-"""The reward model of one burnish: learns it when asked, and while it is on, scores each answer after it was stored.
-
-Nothing waits for a score but best-of-N. A reader follows the log a moment behind the writer, so a fault of the model
-costs scores and no answers.
-"""
+"""The reward model of one burnish: which one scores, and learning one from the ratings."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.adapters.rewards import MIN_RATED, Candidate
+from burnish.adapters.rewards import Candidate, Ensemble
 from burnish.proxy.errors import Conflict, Unavailable
 from burnish.proxy.ids import reward_model_id
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
-from burnish.proxy.records import Completion, RatedCompletion
-from burnish.proxy.rewards.replies import asking, lines, written
+from burnish.proxy.records import RatedCompletion
+from burnish.proxy.rewards.following import Active, Follower
+from burnish.proxy.rewards.foreign import ForeignModel
+from burnish.proxy.rewards.replies import asking, lines, question
 from burnish.proxy.rewards.scores import Scored, Written
 from burnish.proxy.rewards.shelf import PREFIX, Kept, Shelf
+from burnish.proxy.rewards.shown import TRAIN, UNKNOWN, doubt, model_json, why_off
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
 from burnish.training.reward_job import MODEL, RewardJob, write_reward_job
 
 logger = logging.getLogger(__name__)
-
-GATHER_S = 0.2
-"""Answers that are stored within this time are scored together."""
-ROWS = 100
-"""Read at once."""
-FAULT_PAUSE_S = 5.0
-TRAIN = "`burnish reward train`"
 
 
 @dataclass
@@ -48,154 +41,108 @@ class Source:
     job: RewardJob
 
 
-@dataclass
 class Rewards:
     """Raises from its coroutines: Conflict, Unavailable."""
 
-    log: Log
-    shelf: Shelf
-    jobs: Path
-    """Folder of the jobs."""
-    on_rewarded: Callable[[Collection[str]], None]
-    """Called with the IDs of completions that got a reward."""
-    source: Source | None = None
-    """Replaced when the engine is found."""
-    _kept: Kept | None = None
-    _fault: str | None = None
-    """Why the latest model, or the last attempt to learn one, failed."""
-    _scored: int = 0
-    _unscored: int = 0
-    _stored: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _learning: asyncio.Task[None] | None = None
+    def __init__(
+        self, log: Log, data_dir: Path, on_rewarded: Callable[[Collection[str]], None], foreign: str | None
+    ) -> None:
+        """``foreign``: the name of a model of somebody else's, which scores instead of one that burnish learns."""
+        self._shelf = Shelf(data_dir / "rewards")
+        self._jobs = data_dir / "jobs"
+        self._follower = Follower(log, self._active, on_rewarded)
+        self._foreign = ForeignModel(foreign) if foreign else None
+        self._started_at = time.time()
+        self._kept: Kept | None = None
+        self._fault: str | None = None
+        """Why the latest model, or the last attempt to learn one, failed."""
+        self._learning: asyncio.Task[None] | None = None
+        self.source: Source | None = None
+        """Replaced when the engine is found."""
 
     async def start(self) -> None:
         """Read the latest model, and begin to follow the log."""
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._clear_jobs)
         try:
-            self._kept = await asyncio.to_thread(self.shelf.latest)
+            self._kept = await asyncio.to_thread(self._shelf.latest)
         except UnreadableRewardModel as error:
             self._fault = str(error)
             logger.warning("answers get no rewards: %s", error)
-        self._tasks.add(self._loop.create_task(self._follow()))
+        self._following = self._loop.create_task(self._follower.run())
 
     async def stop(self) -> None:
-        for task in (*self._tasks, *filter(None, (self._learning,))):
+        for task in filter(None, (self._following, self._learning)):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if self._foreign:
+            await self._foreign.close()
 
     def stored(self) -> None:
         """Called when completions were stored, from the log's thread."""
-        if self._kept and self._kept.on_since:
+        if self._foreign or (self._kept and self._kept.on_since):
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._stored.set)
+                self._loop.call_soon_threadsafe(self._follower.wake)
 
     # -- scoring -------------------------------------------------------------------------------------------------------
 
-    async def score(self, prompt: str, replies: Sequence[Written]) -> Scored:
-        return await self._score(self._on(), prompt, replies)
+    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
+        active = self._active()
+        if active is None:
+            why = (self._foreign and self._foreign.refused) or self._fault or why_off(self._kept)
+            raise Conflict(f"no reward model could choose: {why}", code="no_reward_model")
+        return await active.score(messages, replies)
 
-    def _on(self) -> Kept:
+    def _active(self) -> Active | None:
+        """Return the model that is on."""
+        if foreign := self._foreign:
+            on = foreign.refused is None
+            return (
+                Active(_foreign_id(foreign), self._started_at, reads_context=True, ask=foreign.score)
+                if on
+                else None
+            )
         kept = self._kept
-        if kept is None:
-            raise Conflict(
-                f"there is no reward model that could choose: {self._fault or f'rate answers, then run {TRAIN}'}",
-                code="no_reward_model",
-            )
-        if kept.on_since is None:
-            raise Conflict(
-                "the reward model is off: `burnish reward show` says how good it is, and `burnish reward on` "
-                "turns it on",
-                code="no_reward_model",
-            )
-        return kept
-
-    async def _score(self, kept: Kept, prompt: str, replies: Sequence[Written]) -> Scored:
-        candidates = [Candidate(*each) for each in replies]
-        found = await asyncio.to_thread(kept.model.score, asking(prompt), candidates)
-        return Scored(kept.id, [each if math.isfinite(each) else None for each in found])
-
-    async def _follow(self) -> None:
-        """Score what is stored, while a model is on."""
-        upto: tuple[Kept | None, int] = (None, 0)
-        while True:
-            try:
-                kept = self._kept
-                if kept and kept.on_since:
-                    if upto[0] is not kept:
-                        upto = kept, await self.log.rewarded_upto(kept.id, kept.on_since)
-                    upto = kept, await self._catch_up(kept, upto[1])
-                await self._stored.wait()
-                await asyncio.sleep(GATHER_S)
-                self._stored.clear()
-            except Unavailable:
-                await asyncio.sleep(FAULT_PAUSE_S)
-            except Exception:
-                # A fault of one model must not end the rewards of the next.
-                logger.exception("answers get no rewards for %g s", FAULT_PAUSE_S)
-                await asyncio.sleep(FAULT_PAUSE_S)
-
-    async def _catch_up(self, kept: Kept, after: int) -> int:
-        """Score all that is stored behind a row; return the number of the last one. Raises Unavailable."""
-        while True:
-            self._stored.clear()
-            upto, completions = await self.log.unrewarded(after, ROWS, full=False)
-            rewards = [await self._reward(kept, each) for each in completions]
-            found = [
-                (each.id, reward)
-                for each, reward in zip(completions, rewards, strict=True)
-                if reward is not None
-            ]
-            if found:
-                await self.log.set_rewards(kept.id, found)
-                self.on_rewarded([name for name, _ in found])
-            self._scored += len(found)
-            self._unscored += len(completions) - len(found)
-            if upto == after or self._kept is not kept:
-                return upto
-            after = upto
-
-    async def _reward(self, kept: Kept, completion: Completion) -> float | None:
-        reply = written(completion.reply or {}, completion.ended.finish_reason)
-        return (await self._score(kept, completion.prompt, [reply])).rewards[0]
+        if kept is None or kept.on_since is None:
+            return None
+        return Active(kept.id, kept.on_since, reads_context=False, ask=partial(_ask, kept.model))
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
     async def learn(self) -> None:
         """Begin to learn a model from all ratings. If it is believed, it is on when ``shown`` says that it is done."""
+        self._check_own()
         if self._learning:
             raise Conflict(
                 "a reward model is being learnt already: `burnish reward show` says when it is done"
             )
         if self.source is None:
             raise Unavailable("burnish is starting: try again in a moment")
-        rated = await self.source.rated()
-        name = reward_model_id()
-        self._learning = asyncio.get_running_loop().create_task(self._learn(name, self.source.job, rated))
+        source = self.source
+        self._learning = self._loop.create_task(self._learn(reward_model_id(), source))
         self._learning.add_done_callback(self._learnt)
 
     def _learnt(self, task: asyncio.Task[None]) -> None:
         self._learning = None
+        if not task.cancelled() and (error := task.exception()):
+            self._fault = f"no reward model was learnt: {error}"
+            logger.error("%s", self._fault, exc_info=error)
 
-    async def _learn(self, name: str, job: RewardJob, rated: Sequence[RatedCompletion]) -> None:
-        path = self.jobs / name
+    async def _learn(self, name: str, source: Source) -> None:
+        path = self._jobs / name
         try:
-            given, left_out = lines(rated)
-            await asyncio.to_thread(
-                write_reward_job, path, job.model_copy(update={"left_out": left_out}), given
-            )
+            given, left_out = lines(await source.rated())
+            job = source.job.model_copy(update={"left_out": left_out})
+            await asyncio.to_thread(write_reward_job, path, job, given)
             await run_step("reward", JobDirectory(path))
-            kept = await asyncio.to_thread(self.shelf.install, path / MODEL, name, on=False)
+            kept = await asyncio.to_thread(self._shelf.install, path / MODEL, name, on=False)
             self._kept = await self._switched(kept, on=kept.manifest.order.believed)
-            self._fault, self._scored, self._unscored = None, 0, 0
+            self._fault = None
             logger.info(
-                "learnt a reward model of %s: %s",
-                kept.manifest.chosen,
-                "on" if self._kept.on_since else "off",
+                "learnt a reward model of %s: %s", kept.manifest.chosen, why_off(self._kept) or "it is on"
             )
-        except (TrainingError, OSError, UnreadableRewardModel) as error:
+        except (TrainingError, OSError, UnreadableRewardModel, Unavailable) as error:
             self._fault = f"no reward model was learnt: {error}"
             logger.warning("%s", self._fault)
         finally:
@@ -203,18 +150,25 @@ class Rewards:
 
     def _clear_jobs(self) -> None:
         """Delete the jobs that a killed burnish left."""
-        for path in self.jobs.glob(f"{PREFIX}*"):
+        for path in self._jobs.glob(f"{PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
 
+    def _check_own(self) -> None:
+        if self._foreign:
+            raise Conflict(
+                f"the configuration names the reward model {self._foreign.name}: leave [reward] model out to use one "
+                "that learns from your ratings",
+                code="foreign_reward_model",
+            )
+
     async def switch(self, *, on: bool) -> None:
+        self._check_own()
         kept = self._kept
         if kept is None:
-            raise Conflict(
-                self._fault or f"there is no reward model yet: run {TRAIN}", code="no_reward_model"
-            )
+            raise Conflict(self._fault or str(why_off(None)), code="no_reward_model")
         if on and not kept.manifest.order.believed:
             raise Conflict(
-                f"the reward model stays off: {_doubt(kept)}. Rate more answers, then run {TRAIN}",
+                f"the reward model stays off: {doubt(kept)}. Rate more answers, then run {TRAIN}",
                 code="reward_model_not_believed",
             )
         if on is not (kept.on_since is not None):
@@ -227,73 +181,46 @@ class Rewards:
 
     async def _switched(self, kept: Kept, *, on: bool) -> Kept:
         try:
-            switched = await asyncio.to_thread(self.shelf.switch, kept, on=on)
+            switched = await asyncio.to_thread(self._shelf.switch, kept, on=on)
         except OSError as error:
             raise Unavailable(
                 f"the folder of reward models can't be written: {error.strerror or error}"
             ) from error
-        self._stored.set()
+        self._follower.wake()
         return switched
 
     # -- showing -------------------------------------------------------------------------------------------------------
 
     def shown(self) -> dict[str, Any]:
-        kept = self._kept
-        return {
+        active, kept = self._active(), self._kept
+        found = {
             "object": "reward_model",
-            "id": kept and kept.id,
-            "on": bool(kept and kept.on_since),
-            "on_since": kept and kept.on_since,
+            "id": active.id if active else kept and kept.id,
+            "on": active is not None,
+            "on_since": active and active.since,
             "learning": self._learning is not None,
-            "fault": self._fault,
-            "reason": self._reason(),
-            "scored": self._scored,
-            "unscored": self._unscored,
-            **(_of_manifest(kept) if kept else dict.fromkeys(_MANIFEST)),
+            "scored": self._follower.scored,
+            "unscored": self._follower.unscored,
         }
-
-    def _reason(self) -> str | None:
-        """Return why no model is on, and what to do."""
-        kept = self._kept
-        if kept is None:
-            rate = f"rate {MIN_RATED} answers or more, good ones and bad ones"
-            return f"there is no reward model yet: {rate}, then run {TRAIN}"
-        if kept.on_since:
-            return None
-        if kept.manifest.order.believed:
-            return "it was turned off: `burnish reward on` turns it on"
-        return f"{_doubt(kept)}: rate more answers, then run {TRAIN}"
-
-
-_MANIFEST = ("form", "made_at", "objective", "learnt_from", "forms")
-
-
-def _of_manifest(kept: Kept) -> dict[str, Any]:
-    manifest = kept.manifest
-    return {
-        "form": manifest.chosen,
-        "made_at": manifest.made_at,
-        "objective": manifest.objective,
-        "learnt_from": manifest.learnt_from.model_dump(),
-        "forms": [
-            {
-                "name": each.name,
-                "order": each.share,
-                "lower": each.order and max(0.0, each.order.lower),
-                "upper": each.order and each.order.upper,
-                "believed": bool(each.order and each.order.believed),
-                "chosen": each.name == manifest.chosen,
-                "serves": each.serves,
-                "reason": each.reason,
+        if foreign := self._foreign:
+            told = {
+                "id": _foreign_id(foreign),
+                "form": "a foreign model",
+                "fault": foreign.refused,
+                "reason": None,
             }
-            for each in manifest.tried
-        ],
-    }
+            return UNKNOWN | found | told
+        return (
+            found | {"fault": self._fault, "reason": why_off(kept)} | (model_json(kept) if kept else UNKNOWN)
+        )
 
 
-def _doubt(kept: Kept) -> str:
-    found = kept.manifest.order
-    return (
-        f"it puts {found.share:.0%} of good and bad answers that it hadn't seen in the right order (chance is 50%), "
-        f"and by so few ratings that may be {found.lower:.0%}"
-    )
+def _foreign_id(foreign: ForeignModel) -> str:
+    return f"foreign:{foreign.name}"
+
+
+async def _ask(
+    model: Ensemble, messages: Sequence[dict[str, Any]], replies: Sequence[Written]
+) -> list[float]:
+    candidates = [Candidate(*each) for each in replies]
+    return await asyncio.to_thread(model.score, asking(question(messages)), candidates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Written(NamedTuple):
@@ -24,6 +24,9 @@ class Scored(NamedTuple):
 
 
 class Scores(Protocol):
-    async def score(self, prompt: str, replies: Sequence[Written]) -> Scored:
-        """Score replies to a prompt; none only finds out whether a model is on. Raises Conflict if none is."""
+    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
+        """Score replies to a conversation; no replies: only find out whether a model is on.
+
+        Raises Conflict if none is, and Unavailable.
+        """
         ...

@@ -198,7 +198,7 @@ class Hub:
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         return await self._services.instructions.addition(*asked) if self._services else None
 
-    async def score(self, asked: tuple[str, Sequence[Written]]) -> Scored:
+    async def score(self, asked: tuple[Sequence[dict[str, Any]], Sequence[Written]]) -> Scored:
         if self._services is None:
             raise Unavailable("burnish is starting: try again in a moment")
         return await self._services.scores.score(*asked)

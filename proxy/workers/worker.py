@@ -280,8 +280,8 @@ class _Scores:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def score(self, prompt: str, replies: Sequence[Written]) -> Scored:
-        found: Scored = await self._link.ask("score", (prompt, tuple(replies)))
+    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
+        found: Scored = await self._link.ask("score", (tuple(messages), tuple(replies)))
         return found
 
 
