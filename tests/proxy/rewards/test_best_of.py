@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import orjson
 import pytest
@@ -14,10 +15,11 @@ import pytest
 from burnish.adapters.rewards import Ensemble
 from burnish.adapters.rewards.ensemble import Ridges
 from burnish.proxy.apart import LARGE_BYTES
+from tests.support.burnish import in_thread, running
 from tests.support.chat_wire import called, chunks, whole
 from tests.support.inprocess import behind, logged
 from tests.support.rated import ask, keep_model, learnt_ensemble, parrot, saying, sentence
-from tests.support.upstream import Script, completion, reply, stream
+from tests.support.upstream import Script, completion, reply, stream, upstream
 
 BEST_OF = "x-burnish-best-of"
 
@@ -34,12 +36,12 @@ def answering(said: list[str]) -> Script:
 async def test_the_best_answer_is_sent_and_all_are_logged_with_their_rewards(tmp_path: Path) -> None:
     model = keep_model(tmp_path / "data")
     said = texts(False, False, True, False)
-    async with behind(tmp_path, answering(said)) as (client, upstream):
+    async with behind(tmp_path, answering(said)) as (client, server):
         answer = await ask(client, "Tell me.", headers={BEST_OF: "4"}, temperature=1.0)
         assert answer.json()["choices"][0]["message"]["content"] == said[2]
         assert answer.headers[BEST_OF] == "4"
-        assert len(upstream.requests) == 4
-        assert all(BEST_OF not in dict(each.headers) for each in upstream.requests)
+        assert len(server.requests) == 4
+        assert all(BEST_OF not in dict(each.headers) for each in server.requests)
         rows = await logged(client)
         sent = answer.headers["x-burnish-completion-id"]
         assert [row["id"] for row in rows if row["best_of"] == row["id"]] == [sent]
@@ -54,7 +56,7 @@ async def test_the_best_answer_is_sent_and_all_are_logged_with_their_rewards(tmp
         assert len({row["conversation_id"] for row in rows}) == 1
         assert all(row["params"] == {"temperature": 1.0} for row in rows)
 
-        upstream.script = parrot({})
+        server.script = parrot({})
         history = [
             {"role": "user", "content": "Tell me."},
             {"role": "assistant", "content": said[2]},
@@ -79,12 +81,12 @@ async def test_what_was_not_sent_is_nobodys_last_answer(tmp_path: Path) -> None:
 
 async def test_the_member_of_the_body_stays_here(tmp_path: Path) -> None:
     keep_model(tmp_path / "data")
-    async with behind(tmp_path, parrot({})) as (client, upstream):
+    async with behind(tmp_path, parrot({})) as (client, server):
         for count in (1, 2):
             answer = await ask(client, "usually", burnish_best_of=count)
             assert answer.status_code == 200, answer.text
-        assert len(upstream.requests) == 3
-        assert all("burnish_best_of" not in each.json() for each in upstream.requests)
+        assert len(server.requests) == 3
+        assert all("burnish_best_of" not in each.json() for each in server.requests)
         assert all("burnish_best_of" not in row["params"] for row in await logged(client))
 
 
@@ -113,10 +115,10 @@ async def test_failed_answers_are_passed_over_and_an_error_of_all_is_the_upstrea
     keep_model(tmp_path / "data")
     broken = reply(b'{"error": {"message": "out of memory"}}', status="500 Oops")
     (good,) = texts(True)
-    async with behind(tmp_path, saying(broken, reply(completion(good)), broken)) as (client, upstream):
+    async with behind(tmp_path, saying(broken, reply(completion(good)), broken)) as (client, server):
         answer = await ask(client, "Tell me.", headers={BEST_OF: "3"})
         assert answer.json()["choices"][0]["message"]["content"] == good
-        upstream.script = broken
+        server.script = broken
         failed = await ask(client, "Again.", headers={BEST_OF: "2"})
         assert (failed.status_code, failed.json()["error"]["message"]) == (500, "out of memory")
         assert [row["status"] for row in await logged(client)].count(500) == 4
@@ -147,20 +149,20 @@ REFUSED: list[tuple[dict[str, str], dict[str, Any], str]] = [
 
 async def test_a_wrong_number_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     keep_model(tmp_path / "data")
-    async with behind(tmp_path, parrot({})) as (client, upstream):
+    async with behind(tmp_path, parrot({})) as (client, server):
         for headers, body, says in REFUSED:
             refused = await ask(client, "Tell me.", headers=headers, **body)
             assert refused.status_code == 400, says
             assert says in refused.json()["error"]["message"]
-        assert not upstream.requests
+        assert not server.requests
 
 
 async def test_without_a_reward_model_nothing_is_asked(tmp_path: Path) -> None:
-    async with behind(tmp_path, parrot({})) as (client, upstream):
+    async with behind(tmp_path, parrot({})) as (client, server):
         refused = await ask(client, "Tell me.", headers={BEST_OF: "2"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reward_model")
         assert "burnish reward train" in refused.json()["error"]["message"]
-        assert not upstream.requests
+        assert not server.requests
         assert (await ask(client, "Tell me.", headers={BEST_OF: "1"})).status_code == 200
 
 
@@ -196,3 +198,24 @@ async def test_a_client_that_leaves_stops_all_answers(tmp_path: Path) -> None:
         while len(rows) < 3:
             rows = await logged(client)
         assert [row["outcome"] for row in rows] == ["cancelled"] * 3
+
+
+async def test_workers_ask_the_process_that_has_the_model(tmp_path: Path) -> None:
+    keep_model(tmp_path / "data")
+    said = texts(False, True, False)
+    async with upstream(answering(said)) as server:
+        program = running(
+            tmp_path / "data", "--upstream", server.url, "--no-train", "--workers", "2", "--engine", "none"
+        )
+        async with (
+            in_thread(program) as burnish,
+            httpx.AsyncClient(base_url=burnish.url, timeout=60) as client,
+        ):
+            answer = await ask(client, "Tell me.", headers={BEST_OF: "3"})
+            assert answer.json()["choices"][0]["message"]["content"] == said[1]
+            assert {row["best_of"] for row in await logged(client)} == {
+                answer.headers["x-burnish-completion-id"]
+            }
+            await client.post("/burnish/reward/off", json={})
+            refused = await ask(client, "Tell me.", headers={BEST_OF: "3"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reward_model")
