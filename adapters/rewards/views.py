@@ -19,6 +19,8 @@ VIEWS: tuple[View, ...] = ("form", "words")
 MIN_REPLIES = 2
 """Words of fewer replies say nothing about another reply."""
 
+SAME = 1e-9
+
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _SENTENCE = re.compile(r"[.!?…。！？]+(?:\s|$)")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
@@ -49,7 +51,8 @@ class Form:
     def of(cls, replies: Sequence[Seen]) -> Form:
         table = np.stack([form(each) for each in replies])
         spread = table.std(axis=0)
-        return cls(table.mean(axis=0), np.where(spread > 0, spread, 1.0))
+        # A constant feature may have a spread by rounding, which would blow it up.
+        return cls(table.mean(axis=0), np.where(spread > SAME, spread, 1.0))
 
     def table(self, replies: Sequence[Seen]) -> Vector:
         """Return (N, F)."""

@@ -19,7 +19,7 @@ from burnish.adapters.rewards import (
     fit_preference_model,
     order,
 )
-from burnish.adapters.rewards.views import Seen, form, words
+from burnish.adapters.rewards.views import Seen, form, learnt, words
 
 WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
 
@@ -197,3 +197,10 @@ def test_an_order_is_a_share_and_turns_round_with_its_sides(good: list[int], bad
 )
 def test_an_order_is_believed_by_its_lower_bound(share: float, error: float, believed: bool) -> None:
     assert Order(share, error).believed is believed
+
+
+def test_a_feature_that_never_varies_says_nothing() -> None:
+    """Means of equal numbers differ from them by rounding."""
+    same = [Seen("What is a river?", "A river runs one two.", True)] * 7
+    other = Seen("What is a river?", "You! Do you know? 1", False)
+    assert np.abs(learnt("form", same).table([other])).max() < 100
