@@ -25,7 +25,7 @@ export function Time({ at }) {
     shown.add(redraw);
     return () => shown.delete(redraw);
   }, []);
-  if (at == null) return null;
+  if (!at) return null; // an imported answer may have no time
   const date = new Date(at * 1000);
   return html`<time datetime=${date.toISOString()} title=${exact.format(date)}>${ago(at)}</time>`;
 }
