@@ -129,9 +129,9 @@ USE_CASES = {
     "code_style": {},  # nothing that a model of random words writes compiles
     "support_voice": {"scale": "likert", "rater": "colleague"},
     "tutor": {"source": "implicit", "tags": ["time", "follow-up"]},
-    "three_pairs": {"preferred_over": None},
+    "three_pairs": {"correction": "A computer is a machine that follows a list of steps, very fast."},
 }
-"""Name → what its first feedback says; None: anything."""
+"""Name → what its first feedback says."""
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +156,7 @@ def test_a_use_case_fails_with_learning_off(name: str, learning_off: str) -> Non
     assert (stored > 0) is bool(USE_CASES[name])
     if stored:
         first = latest(learning_off, "/v1/feedback", stored)[-1]
-        expected = {key: value for key, value in USE_CASES[name].items() if value is not None}
-        assert first | expected == first
-        assert all(first[key] is not None for key in USE_CASES[name])
+        assert first | USE_CASES[name] == first
 
 
 @pytest.mark.soak
