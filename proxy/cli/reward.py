@@ -18,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 
 PATH = "/burnish/reward"
 LOOK_S = 0.25
+WAITING = "learning from all ratings; where the base model reads the answers, about a second for each …"
 
 
 @app.command()
@@ -25,9 +26,10 @@ def train(url: Url = None, as_json: Json = False) -> None:
     """Learn a reward model from all ratings, and turn it on if it orders unseen ratings well enough."""
     proxy = Proxy(url)
     found = proxy.post(f"{PATH}/train", {})
-    while found["learning"]:
-        time.sleep(LOOK_S)
-        found = proxy.get(PATH)
+    with console.status(WAITING if not as_json else ""):
+        while found["learning"]:
+            time.sleep(LOOK_S)
+            found = proxy.get(PATH)
     _print(found, as_json)
     if found["fault"]:
         raise CommandFailed(found["fault"])
