@@ -40,6 +40,8 @@ def explain(error: ValidationError, schema: type[BaseModel]) -> str:
     """Return one line for each wrong setting: its name, what it may be, and what it was."""
     lines = []
     for problem in error.errors(include_url=False):
+        if problem["type"] == "default_factory_not_called":
+            continue  # its default depends on another setting, whose fault is named
         *above, last = problem["loc"] or ("configuration",)
         message = PLAIN_FAULTS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         if problem["type"] in NUMBER_FAULTS:

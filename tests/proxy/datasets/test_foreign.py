@@ -69,7 +69,7 @@ def test_a_score_of_a_trace_is_about_what_the_model_saw_last(path: Path) -> None
     [
         ({"dataType": "NUMERIC", "value": 0.25}, {"reward": -0.5, "scale": "scalar"}),
         ({"dataType": "NUMERIC", "value": 4}, {"reward": 0.5, "scale": "likert"}),
-        ({"source": "EVAL", "authorUserId": "x"}, {"source": "judge", "weight": 0.3, "rater": "langfuse:x"}),
+        ({"source": "EVAL", "authorUserId": "x"}, {"source": "judge", "weight": 1.0, "rater": "langfuse:x"}),
         (
             {"dataType": "TEXT", "value": None, "stringValue": "Shorter."},
             {"comment": "Shorter.", "reward": None},
