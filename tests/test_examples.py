@@ -125,7 +125,7 @@ def test_training_makes_a_version_that_is_swapped_under_a_stream(url: str) -> No
 
 
 USE_CASES = {
-    "report_tone": {"correction": "Status: the login page is finished and was tested on Monday."},
+    "report_tone": {"correction": "The login page is finished and was tested on Monday."},
     "code_style": {},  # nothing that a model of random words writes compiles
     "support_voice": {"scale": "likert", "rater": "colleague"},
     "tutor": {"source": "implicit", "tags": ["time", "follow-up"]},

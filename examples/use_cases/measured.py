@@ -95,4 +95,4 @@ def measure(
 
 def items(text: str) -> list[str]:
     """Return what stands between commas."""
-    return [each.strip() for each in text.split(",")]
+    return [" ".join(each.split()) for each in text.split(",")]
