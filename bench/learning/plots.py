@@ -37,7 +37,7 @@ def curves(arms: Mapping[str, Seeds], path: Path) -> bool:
     taught = {arm: points for arm, seeds in arms.items() if len(points := _joint(seeds)) > 1}
     if not taught:
         return False
-    canvas, axes = _canvas(3.4)
+    canvas, axes = canvas_of(3.4)
     bare = mean([point["joint"] for point in untaught(arms)])
     for place, (arm, points) in enumerate(taught.items()):
         beside = (place - (len(taught) - 1) / 2) * BESIDE
@@ -55,7 +55,7 @@ def curves(arms: Mapping[str, Seeds], path: Path) -> bool:
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("ratings", color=INK)
     axes.set_ylabel(WANTED, color=INK)
-    _save(canvas, axes, path)
+    save(canvas, axes, path)
     return True
 
 
@@ -68,7 +68,7 @@ def overview(groups: Mapping[Group, Mapping[str, Seeds]], path: Path) -> bool:
     }
     if not shown:
         return False
-    canvas, axes = _canvas(1.0 + INCHES_A_GROUP * len(shown))
+    canvas, axes = canvas_of(1.0 + INCHES_A_GROUP * len(shown))
     bare = [mean([point["joint"] for point in untaught(arms)]) for arms in shown.values()]
     _bars(axes, 0, [*enumerate(bare)], BARE, "before")
     for place, (arm, given) in enumerate(BARS.items(), start=1):
@@ -82,7 +82,7 @@ def overview(groups: Mapping[Group, Mapping[str, Seeds]], path: Path) -> bool:
     axes.set_xlim(0, 1.02)
     axes.invert_yaxis()
     axes.set_xlabel(WANTED, color=INK)
-    _save(canvas, axes, path)
+    save(canvas, axes, path)
     return True
 
 
@@ -112,14 +112,16 @@ def _halves(means: list[Mean]) -> list[float]:
     return [math.nan if each.half is None else each.half for each in means]
 
 
-def _canvas(inches: float) -> tuple[Any, Any]:
+def canvas_of(inches: float) -> tuple[Any, Any]:
+    """Return an empty figure and its axes."""
     from matplotlib.figure import Figure
 
     canvas: Any = Figure(figsize=(6.4, inches), layout="constrained")
     return canvas, canvas.subplots()
 
 
-def _save(canvas: Any, axes: Any, path: Path) -> None:
+def save(canvas: Any, axes: Any, path: Path) -> None:
+    """Add legend and ink, and write the PNG."""
     axes.tick_params(colors=INK)
     axes.spines[:].set_color(INK)
     axes.spines[["top", "right"]].set_visible(False)

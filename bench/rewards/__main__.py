@@ -2,7 +2,8 @@
 
 Samples a pool of replies into FOLDER, once (half an hour on two idle cores), then runs
 ``bench.rewards.preference_model`` and ``bench.rewards.best_of`` on it, ten minutes together. Exits 1 if a limit of
-theirs is missed. PPO is compared with what burnish chooses by ``python -m bench.learning --only /64/134/``.
+theirs is missed. Writes their figures and two plots into FOLDER. PPO is compared with what burnish chooses by
+``python -m bench.learning --only /64/134/``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from bench.rewards import best_of, pool, preference_model
+from bench.rewards import best_of, plots, pool, preference_model
 
 
 def main() -> None:
@@ -25,7 +26,12 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     replies = given.folder / "replies.jsonl"
     asyncio.run(pool.fill(replies, pool.QUESTIONS, pool.EACH))
-    missed = [part.__name__ for part in (preference_model, best_of) if not part.holds(replies, given.seeds)]
+    missed = []
+    for part, draw in ((preference_model, plots.orders), (best_of, plots.best_of)):
+        name = part.__name__.rpartition(".")[2]
+        if not part.holds(replies, given.seeds, figures := given.folder / f"{name}.json"):
+            missed.append(name)
+        draw(figures, given.folder / f"rewards-{name}.png")
     if missed:
         sys.exit(f"missed: {', '.join(missed)}")
 

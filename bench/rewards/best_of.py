@@ -10,6 +10,7 @@ pleases less than .15 oftener than one reply, or if a score is slow.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
@@ -56,18 +57,22 @@ def main() -> None:
     sys.exit(not holds(given.pool, given.seeds))
 
 
-def holds(path: Path, seeds: int) -> bool:
-    """Measure and print; return whether both limits are kept."""
+def holds(path: Path, seeds: int, out: Path | None = None) -> bool:
+    """Measure and print; return whether both limits are kept. ``out``: JSON of what pleases, by thumbs and N."""
     questions = [own for own in pool.read(path).values() if len(own) >= max(OWN)]
     print(f"{len(questions)} questions with {max(OWN)} replies each, {seeds} seeds, {len(WISHES)} wishes\n")
-    gains = {(count, wrong): table(questions, count, wrong, seeds) for count in THUMBS for wrong in WRONG}
+    found = {(count, wrong): table(questions, count, wrong, seeds) for count in THUMBS for wrong in WRONG}
+    if out:
+        rows = [[*key, size, *each] for key, sizes in found.items() for size, each in sizes.items()]
+        out.write_text(json.dumps(rows))
     took = milliseconds(questions)
     print(f"one score: {took:.2f} ms (limit {MOST_MS:.0f})")
-    return gains[64, 0.0] >= GAIN_OF_FOUR and took <= MOST_MS
+    pleases = {size: each.pleases for size, each in found[64, 0.0].items()}
+    return pleases[4] - pleases[1] >= GAIN_OF_FOUR and took <= MOST_MS
 
 
-def table(questions: Sequence[Sequence[Reply]], count: int, wrong: float, seeds: int) -> float:
-    """Print a row for each N; returns how much oftener the best of four pleases than one reply."""
+def table(questions: Sequence[Sequence[Reply]], count: int, wrong: float, seeds: int) -> dict[int, Chosen]:
+    """Print a row for each N; returns the means over wishes and seeds."""
     rows = [
         row
         for wish, rule in WISHES.items()
@@ -76,13 +81,15 @@ def table(questions: Sequence[Sequence[Reply]], count: int, wrong: float, seeds:
     ]
     print(f"{count} thumbs, {wrong:.0%} of them wrong\n")
     print("| N | pleases | could please | won | lost |\n|---|---|---|---|---|")
+    means = {}
     for size in (*OWN, *ANY):
-        pleases, could, won, lost = zip(*(row[size] for row in rows), strict=True)
-        error = 1.96 * stdev(pleases) / len(pleases) ** 0.5
-        shown = " | ".join(f"{fmean(each):.2f}" for each in (could, won, lost))
-        print(f"| {size} | {fmean(pleases):.2f} ± {error:.2f} | {shown} |")
+        columns = list(zip(*(row[size] for row in rows), strict=True))
+        means[size] = found = Chosen(*map(fmean, columns))
+        error = 1.96 * stdev(columns[0]) / len(rows) ** 0.5
+        shown = " | ".join(f"{each:.2f}" for each in found[1:])
+        print(f"| {size} | {found.pleases:.2f} ± {error:.2f} | {shown} |")
     print()
-    return fmean(row[4].pleases - row[1].pleases for row in rows)
+    return means
 
 
 def chosen(
