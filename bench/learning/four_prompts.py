@@ -33,6 +33,7 @@ PROMPTS_GRADED = (
 RATINGS = {True: 16, False: 32}
 """With comments, and without."""
 CERTAIN = 0.01
+LEAST_SHOWN = 0.0001
 Grades = Mapping[str, list[int]]
 
 
@@ -58,8 +59,14 @@ def main() -> None:
     chances = []
     for prompt in PROMPTS_GRADED:
         chances.append(by_chance(before[prompt], after[prompt]))
-        print(f"| {prompt} | {fmean(before[prompt]):.1f} | {fmean(after[prompt]):.1f} | {chances[-1]:.4f} |")
+        print(
+            f"| {prompt} | {fmean(before[prompt]):.1f} | {fmean(after[prompt]):.1f} | {_shown(chances[-1])} |"
+        )
     sys.exit(max(chances) >= CERTAIN)
+
+
+def _shown(chance: float) -> str:
+    return f"{chance:.4f}" if chance >= LEAST_SHOWN else f"below {LEAST_SHOWN}"
 
 
 def graded(user: User, wish: Preference, times: int) -> Grades:
