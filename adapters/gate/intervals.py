@@ -48,7 +48,7 @@ def mean_gain(gains: ArrayLike, limits: Limits) -> Interval:
 def uncertain_gain(gains: ArrayLike, again: ArrayLike, limits: Limits) -> Interval:
     """Return the mean of paired differences, (n,), that a model learnt from few ratings has found.
 
-    ``again``: the same mean, found by models that learnt from ratings drawn anew, (R,). Both variances add up, because
+    ``again``: the same mean, found by models that learnt from resampled ratings, (R,). Both variances add up, because
     prompts and ratings are drawn independently. Bounds are Student's.
     """
     found, means = np.asarray(gains, dtype=np.float64), np.asarray(again, dtype=np.float64)

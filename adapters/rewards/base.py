@@ -1,4 +1,4 @@
-"""What every reward model is: it scores replies to a prompt, and it is believed once it orders unseen ratings right.
+"""Reward models score replies to a prompt. One is believed once it orders unseen ratings right.
 
 Order: the share of (better, worse) pairs in the right order. It is the area under the ROC curve, with its standard
 error by Hanley and McNeil 1982 (doi:10.1148/radiology.143.1.7063747).

@@ -1,6 +1,6 @@
 """An ensemble of small models that score a reply; where they disagree, the score is lower.
 
-Each member learnt from ratings drawn anew. Whoever picks the best of many replies finds those whose score is too high
+Each member learnt from resampled ratings. Whoever picks the best of many replies finds those whose score is too high
 by accident, and members that learnt from other ratings seldom share the accident. So a reply's score is the mean less
 ``CAUTION`` standard deviations (Coste et al. 2023, arXiv:2310.02743). Pure; numpy only.
 """
@@ -69,6 +69,6 @@ def cautious(logits: Vector) -> Vector:
 
 
 def ridges(model: PreferenceModel) -> Ensemble:
-    """Return the fits of a preference model to ratings drawn anew, as an ensemble."""
+    """Return the fits of a preference model to resampled ratings, as an ensemble."""
     coefficients = np.stack([each.coefficients for each in model.again])
     return Ensemble(Ridges(model.seen, coefficients, np.array([each.constant for each in model.again])))

@@ -28,7 +28,7 @@ from burnish.adapters.rewards.views import VIEWS, Form, Seen, View, Words, learn
 MOST_RATED = 256
 """The latest ratings that are learnt from: solving costs the cube of their number. 256 take half a second."""
 RESAMPLES = 50
-"""Fits to ratings drawn anew. Their spread is the error that comes from having few ratings."""
+"""Fits to resampled ratings. Their spread is the error that comes from having few ratings."""
 SEED = 0
 
 
@@ -58,7 +58,7 @@ class PreferenceModel:
     seen: Form | Words
     fitted: Fitted
     again: tuple[Fitted, ...]
-    """Fits to ratings drawn anew."""
+    """Fits to resampled ratings."""
 
     def score(self, prompt: Sequence[Message], replies: Sequence[Candidate]) -> list[float]:
         question = last_question(prompt)
@@ -71,7 +71,7 @@ class PreferenceModel:
     def gains(self, new: Sequence[Seen], old: Sequence[Seen]) -> tuple[Vector, Vector]:
         """Compare replies to the same prompts.
 
-        Returns the differences of the scores, (n,), and their mean by each fit to ratings drawn anew, (R,).
+        Returns the differences of the scores, (n,), and their mean by each fit to resampled ratings, (R,).
         """
         difference = self.seen.table(new) - self.seen.table(old)
         mean: NDArray[np.float64] = difference.mean(axis=0)

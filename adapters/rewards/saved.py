@@ -57,7 +57,7 @@ class Tried(_Record):
 
 
 class LearntFrom(_Record):
-    """What a reward model was learnt from."""
+    """The feedback behind a reward model."""
 
     good: int
     bad: int

@@ -1,4 +1,4 @@
-"""What simulated raters want: rules on a reply's text, so that the truth is known."""
+"""Wishes of simulated raters: rules on the text of a reply, so that the truth is known."""
 
 from __future__ import annotations
 

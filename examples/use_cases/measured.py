@@ -1,4 +1,4 @@
-"""What the use cases share: ask, rate, let burnish learn, and ask other questions before and after.
+"""Shared by the use cases: ask, rate, let burnish learn, and ask other questions before and after.
 
 Each case takes ``--small``, which is quick enough for a test. It exits 1 unless the answers to new questions are better
 afterwards; so it fails against ``burnish up --no-train``, where nothing is learnt.
