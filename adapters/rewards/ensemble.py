@@ -59,7 +59,7 @@ class Ensemble:
         """Return (N,)."""
         if not replies:
             return np.empty(0)
-        with np.errstate(over="ignore", invalid="ignore"):  # callers look for what is no number
+        with np.errstate(over="ignore", invalid="ignore"):  # callers look for what isn't a number
             return cautious(self.members.logits(replies))
 
 

@@ -222,7 +222,7 @@ def _vector(arrays: Arrays, name: str, size: int | None) -> Vector:
 
 
 def _finite(arrays: Arrays, name: str, shape: tuple[int, ...]) -> Vector:
-    """Return an array as float64. Raises ValueError if it has another shape, or holds what is no number."""
+    """Return an array as float64. Raises ValueError if it has another shape, or holds what isn't a number."""
     found = np.asarray(arrays[name], dtype=np.float64)
     if found.shape != shape:
         raise ValueError(f"{name} has the shape {found.shape}, not {shape}")

@@ -47,7 +47,7 @@ class _Export:
             self.traces[row["id"]] = item, row
             self._add_inner(item, row)
         else:
-            raise Unusable("it is no trace, observation or score of Langfuse")
+            raise Unusable("it isn't a trace, an observation or a score of Langfuse")
 
     def _add_inner(self, item: Item, row: dict[str, Any]) -> None:
         observations, scores = parsed(row.get("observations")), parsed(row.get("scores"))

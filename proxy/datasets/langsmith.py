@@ -42,7 +42,7 @@ def read(items: list[Item], found: Found) -> None:
             elif "run_id" in item.content and "key" in item.content:
                 given.append(item)
             else:
-                raise Unusable("it is no run and no feedback of LangSmith")
+                raise Unusable("it is neither a run nor feedback of LangSmith")
     about = {name: _seen_by_model(name, runs) for name in runs}
     for item in given:
         with found.line(item):

@@ -38,7 +38,7 @@ MILLISECONDS = 1e11
 def message_of(given: Any) -> Message:
     """Return a chat message. Raises Unusable."""
     if not isinstance(given, Mapping):
-        raise Unusable("a message is no object")
+        raise Unusable("a message isn't an object")
     inner = given.get("kwargs") or given.get("data")
     if isinstance(inner, Mapping) and "content" in inner:
         kind = given.get("id")
@@ -52,7 +52,7 @@ def message_of(given: Any) -> Message:
         raise Unusable(f"a message has the role {str(given.get('role') or given.get('type'))[:40]!r}")
     content = given.get("content")
     if not isinstance(content, str | list | None):
-        raise Unusable("the content of a message is no text")
+        raise Unusable("the content of a message isn't a text")
     more = {name: given[name] for name in KEPT if given.get(name)}
     if "tool_calls" in more:
         more["tool_calls"] = [_call(each) for each in _list(more["tool_calls"])]
@@ -62,7 +62,7 @@ def message_of(given: Any) -> Message:
 def _call(given: Any) -> dict[str, Any]:
     """Return a call as OpenAI has it; LangChain's has ``args``."""
     if not isinstance(given, Mapping):
-        raise Unusable("a tool call is no object")
+        raise Unusable("a tool call isn't an object")
     if isinstance(given.get("function"), Mapping):
         function = given["function"]
         name, arguments = function.get("name"), function.get("arguments")
@@ -188,5 +188,5 @@ def text_or_none(given: Any) -> str | None:
 
 def _list(given: Any) -> Sequence[Any]:
     if not isinstance(given, list):
-        raise Unusable("tool_calls is no list")
+        raise Unusable("tool_calls isn't a list")
     return given

@@ -50,7 +50,7 @@ def _read_feedback(item: Item, found: Found) -> None:
 def _read_chat(item: Item, found: Found) -> None:
     chat, tree = _chat(item.content)
     if not tree:
-        raise Unusable("it is no chat and no feedback of Open WebUI")
+        raise Unusable("it is neither a chat nor feedback of Open WebUI")
     conversation, user = (text_or_none(item.content.get(name)) for name in ("id", "user_id"))
     for name, message in tree.items():
         if message.get("role") != "assistant":

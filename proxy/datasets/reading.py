@@ -25,7 +25,7 @@ FORMATS: Mapping[str, Callable[[list[Item], Found], None]] = {
     "tensorzero": tensorzero.read,
 }
 NOT_JSON = "it isn't JSON ({})"
-NO_OBJECT = "it is no JSON object"
+NO_OBJECT = "it isn't a JSON object"
 
 
 def items_of(files: Sequence[Path]) -> tuple[list[Item], list[Problem]]:

@@ -33,7 +33,7 @@ from burnish.proxy.surfaces import SURFACES
 AHEAD_S = 24 * 60 * 60
 """How far the clock of another machine may be ahead. Later IDs of ours would sort before an ID from the future."""
 ORIGIN = "burnish"
-"""What answers come from that were exported here."""
+"""The origin of answers that burnish itself exported."""
 DERIVED = ("prompt", "superseded_by")
 """Follow from the other members."""
 ANSWER = re.compile(rf"cmpl_[{ALPHABET}]{{{LENGTH}}}(/\d{{1,4}})?")
@@ -58,7 +58,7 @@ def read_record(line: Any) -> Record:
     """Return the record of a line. Raises Unprocessable, which says what is wrong with it."""
     kind = line.get("object") if isinstance(line, dict) else None
     if not isinstance(kind, str) or kind not in READERS:
-        raise Unprocessable(f"it is no record of burnish: object must be one of {', '.join(READERS)}")
+        raise Unprocessable(f"it isn't a record of burnish: object must be one of {', '.join(READERS)}")
     try:
         return READERS[kind]({name: line[name] for name in line if name not in ("object", *DERIVED)})
     except ValidationError as error:
@@ -181,7 +181,7 @@ def _feedback(line: dict[str, Any]) -> Feedback:
     draft = _part(FeedbackDraft, line, DRAFT)
     for name in filter(None, (draft.completion_id, draft.preferred_over)):
         if not ANSWER.fullmatch(name):
-            raise Unprocessable(f"{name[:60]!r} is no answer of burnish")
+            raise Unprocessable(f"{name[:60]!r} isn't an answer of burnish")
     if not own and draft.idempotency_key is None:
         raise Unprocessable(
             "feedback needs an id or an idempotency_key: without either it would be stored twice"

@@ -27,7 +27,7 @@ def read(items: list[Item], found: Found) -> None:
             elif "value" in row and ("target_id" in row or "inference_id" in row):
                 given.append(item)
             else:
-                raise Unusable("it is no inference and no feedback of TensorZero")
+                raise Unusable("it is neither an inference nor feedback of TensorZero")
     episodes: dict[str, list[str]] = {}
     for name, item in sorted(inferences.items()):
         episodes.setdefault(str(item.content.get("episode_id")), []).append(name)
@@ -55,7 +55,7 @@ def _read_feedback(
     value = row["value"]
     if "metric_name" in row:
         if not isinstance(value, bool | int | float):
-            raise Unusable("the value of a metric is no number")
+            raise Unusable("the value of a metric isn't a number")
         scope = said._replace(scope="conversation") if whole else said
         found.add(item.place, scope._replace(metric=str(row["metric_name"]), value=float(value)))
     elif "target_type" in row:
@@ -163,7 +163,7 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 def _blocks(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise Unusable("the content of a message is no list of blocks")
+        raise Unusable("the content of a message isn't a list of blocks")
     return given
 
 

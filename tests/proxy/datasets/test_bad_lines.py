@@ -60,7 +60,7 @@ async def test_a_tenth_of_the_lines_is_broken(tmp_path: Path) -> None:
     skipped = [each for each in done.stderr.splitlines() if each.startswith("skipped")]
     assert skipped[0].startswith("skipped line 10: it isn't JSON")
     assert skipped[1:3] == [
-        "skipped line 20: it is no JSON object",
+        "skipped line 20: it isn't a JSON object",
         "skipped line 30: label must be true or false",
     ]
     assert (len(skipped), skipped[-1]) == (21, "skipped 2 more lines")
