@@ -86,9 +86,11 @@ def measure(
     better, worse = (sum(sign * (b - a) > 0 for a, b in zip(before, after, strict=True)) for sign in (1, -1))
     print(f"after: {what}: {fmean(after):.2f}; {better} of {len(questions)} questions better, {worse} worse")
     missed, misses = 1 - fmean(before), 1 - fmean(after)
-    if misses > (1 - less_wrong) * missed or not missed:
+    if not missed:
+        sys.exit("Nothing could be learnt: all answers were right before.")
+    if misses > (1 - less_wrong) * missed:
         sys.exit(
-            f"It hasn't learnt: {less_wrong:.0%} fewer misses were expected, not {1 - misses / (missed or 1):.0%}."
+            f"It hasn't learnt: {less_wrong:.0%} fewer misses were expected, not {1 - misses / missed:.0%}."
         )
     print(f"{1 - misses / missed:.0%} fewer misses")
 
