@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +29,7 @@ from burnish.proxy.cli.options import (
 from burnish.proxy.cli.terminal import Json, console, printed_json
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.service import State, this_machines
+from burnish.proxy.service.starting import running_version
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -104,6 +105,8 @@ def status(as_json: Json = False) -> None:
     """Show whether the service is installed and runs, and if not, why. Exits 3 if it doesn't run."""
     service = this_machines()
     state = service.state()
+    if state.running and state.url:
+        state = replace(state, version=running_version(state.url))
     if not printed_json(asdict(state), as_json):
         _show(state)
     if not state.running:

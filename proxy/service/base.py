@@ -73,6 +73,15 @@ class Service(ABC):
             notes.append("burnish is still starting: `burnish service logs --follow`")
         return Installed(url, self.files(), changed=True, notes=(*notes, *self._advice()))
 
+    def start_again(self) -> None:
+        """Start burnish with the settings of now, and wait until it answers. Failures until now don't count.
+
+        Raises ServiceError, ConfigError.
+        """
+        config = options.settings(*self.settings())
+        self._start(anew=False)
+        starting.wait_until_up(config, listening.url(*listening.address(config)), self.state)
+
     def uninstall(self) -> Removed:
         """Stop burnish and remove all that ``install`` wrote; a file put aside comes back. Raises ServiceError."""
         paths = self._unit_paths()
@@ -133,6 +142,7 @@ class Service(ABC):
         except BaseException as error:
             with suppress(BurnishError, OSError):
                 self._stop()
+            result = "It couldn't be taken back: `burnish service status`"
             with suppress(BurnishError, OSError):
                 unit_files.remove(unit.path for unit in units if unit.path not in old)
                 for path, content in old.items():
@@ -141,7 +151,7 @@ class Service(ABC):
                     self._start(anew=True)
                 else:
                     self._forget()
-            result = "The service is as it was before" if old else "Nothing was installed"
+                result = "The service is as it was before" if old else "Nothing was installed"
             if isinstance(error, ServiceError):
                 raise ServiceError(f"{error}. {result}") from error
             if isinstance(error, OSError):

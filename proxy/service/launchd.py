@@ -17,7 +17,7 @@ from typing import Any
 from burnish.proxy import listening
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ServiceError, ServiceUnavailable
-from burnish.proxy.service import options, starting
+from burnish.proxy.service import options
 from burnish.proxy.service.base import Service, ask_manager
 from burnish.proxy.service.state import State
 from burnish.proxy.service.unit_files import UnitFile
@@ -61,7 +61,7 @@ class Launchd(Service):
         except ServiceError:
             return State(installed=True)
         pid = re.search(r"^\s*pid = (\d+)$", shown, re.MULTILINE)
-        ended = re.search(r"^\s*last exit code = (\d+)", shown, re.MULTILINE)
+        ended = re.search(r"^\s*last exit code = ([1-9]\d*)", shown, re.MULTILINE)
         url = listening.url(*self._address())
         why = f"burnish ended with exit code {ended[1]}: see {self._output}" if ended else ""
         return State(
@@ -70,7 +70,6 @@ class Launchd(Service):
             running=pid is not None,
             pid=int(pid[1]) if pid else None,
             url=url,
-            version=starting.running_version(url) if pid else None,
             trouble="" if pid else why,
         )
 

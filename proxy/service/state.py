@@ -17,6 +17,6 @@ class State:
     url: str = ""
     """Where it listens, also while it starts again; "" if nowhere."""
     version: str | None = None
-    """Version of the burnish that answers; "" if it needs a key to say it, None if none answers."""
+    """Version of the burnish that answers; "" if it needs a key to say it, None if none answers or wasn't asked."""
     trouble: str = ""
     """Why it isn't running; "" if it runs, or was stopped."""

@@ -18,7 +18,7 @@ from typing import Any
 from burnish.proxy import listening
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ServiceError, ServiceUnavailable
-from burnish.proxy.service import options, starting
+from burnish.proxy.service import options
 from burnish.proxy.service.base import Service, ask_manager
 from burnish.proxy.service.state import State
 from burnish.proxy.service.unit_files import UnitFile
@@ -124,7 +124,6 @@ class Systemd(Service):
             pid=int(service["MainPID"]) or None,
             since=service["ActiveEnterTimestamp"] if running else "",
             url=url,
-            version=starting.running_version(url) if running and url else None,
             trouble="" if running else self._trouble(service, socket),
         )
 
@@ -191,13 +190,14 @@ class Systemd(Service):
         )
 
     def _trouble(self, service: Mapping[str, str], socket: Mapping[str, str]) -> str:
-        """Return why the service isn't running; "" if it was stopped."""
+        """Return why the service isn't running; "" if it was stopped, or was told to start again."""
         if socket["Result"] == "resources":
             where = ":".join(map(str, _address(self._folder / SOCKET)))
             return f"another program listens on {where}, so systemd can't: stop it, or install with another --port"
         if service["Result"] == "start-limit-hit" and not service["StatusText"]:
             return "burnish was started more than 10 times in a minute, so systemd has given it up"
-        if service["ActiveState"] == "inactive" and socket["ActiveState"] != "failed":
+        calm = service["ActiveState"] == "inactive" or service["Result"] == "success"
+        if calm and socket["ActiveState"] != "failed":
             return ""
         why = service["StatusText"] or self._journal(LAST_LINES) or "it printed nothing"
         again = "" if service["SubState"] == "auto-restart" else ", and systemd has given it up"

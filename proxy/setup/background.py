@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,24 +29,18 @@ class Start:
 
     def take(self) -> None:
         """Raises ServiceError, ConfigError."""
-        self._before = self._service.state()
-        self.installed = self._run()
+        self._before = before = self._service.state()
+        self.installed = done = self._service.install(self._flags, self._file)
+        if not done.changed and before.pid:
+            with suppress(ProcessLookupError):  # it ends its answers, and the service manager starts it again
+                os.kill(before.pid, signal.SIGTERM)
+            wait_until_up(self._config, done.url, lambda: self._state_after(before.pid))
 
     def take_back(self) -> None:
         """Call this when the files are as they were. Raises ServiceError, ConfigError."""
-        # An installation that fails is taken back by the service itself.
+        # An installation that fails is taken back by the service itself, but it read the new settings then.
         if self._before and self._before.running:
-            self._run()
-
-    def _run(self) -> Installed:
-        before = self._service.state()
-        done = self._service.install(self._flags, self._file)
-        if not done.changed and before.pid:
-            os.kill(
-                before.pid, signal.SIGTERM
-            )  # it ends its answers, and the service manager starts it again
-            wait_until_up(self._config, done.url, lambda: self._state_after(before.pid))
-        return done
+            self._service.start_again()
 
     def _state_after(self, pid: int | None) -> State:
         now = self._service.state()
