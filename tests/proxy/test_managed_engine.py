@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -156,6 +157,18 @@ def test_kill_9_of_burnish_leaves_no_engine_behind(
     assert not psutil.wait_procs(started, 10)[1]
 
 
+def until_it_runs(name: str, parent: int) -> list[psutil.Process]:
+    """Return all descendants of a process, once one of them has the name."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = psutil.Process(parent).children(recursive=True)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if name in {each.name() for each in found}:
+                return found
+        time.sleep(0.02)
+    raise AssertionError(f"{name} didn't start")
+
+
 def test_ctrl_c_during_its_start_ends_everything(tmp_path: Path, tiny: Path) -> None:
     program = tmp_path / "llama-server"
     program.write_text("#!/bin/sh\necho loading a large model\nexec sleep 600\n")
@@ -169,13 +182,7 @@ def test_ctrl_c_during_its_start_ends_everything(tmp_path: Path, tiny: Path) -> 
         stderr=subprocess.STDOUT,
     )
     try:
-        log = tmp_path / "data" / "engine" / "engine.log"
-        deadline = time.monotonic() + 60
-        while not (log.exists() and "large model" in log.read_text()):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        started = psutil.Process(up.pid).children(recursive=True)
-        assert "sleep" in {each.name() for each in started}
+        started = until_it_runs("sleep", up.pid)
         up.send_signal(signal.SIGINT)
         assert up.wait(20) == 0
         assert not psutil.wait_procs(started, 10)[1]
