@@ -82,10 +82,10 @@ async def refuse_changes(route: Route) -> None:
 
 
 async def test_a_change_that_fails_says_so_and_can_be_tried_again(page: Page, told: Site) -> None:
+    await page.route("**/burnish/instructions", refuse_changes)
     await page.goto(f"{told.url}/#/instructions")
     field = page.get_by_label("Add an instruction")
     await field.fill("Say it once more.")
-    await page.route("**/burnish/instructions", refuse_changes)
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("That wasn't stored: burnish doesn't answer.")).to_be_visible()
     await expect(field).to_have_value("Say it once more.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -33,18 +34,16 @@ async def test_a_training_is_started_by_a_key_and_followed_to_its_verdict(page: 
         for number in range(ANSWERS):
             asked = {"messages": [{"role": "user", "content": f"Question {number}?"}], "max_tokens": 12}
             answer = await http.post("/v1/chat/completions", json=asked)
-            rating = {
-                "completion_id": answer.headers["x-burnish-completion-id"],
-                "rating": "bad" if number % 2 else "good",
-            }
-            rating |= {"comment": "too long"} if number == 1 else {}
+            rating = {"completion_id": answer.headers["x-burnish-completion-id"]}
+            # Some ratings are kept aside, by chance; of eight comments at least two are learnt from.
+            rating |= {"rating": "bad", "comment": "too long"} if number % 2 else {"rating": "good"}
             assert (await http.post("/v1/feedback", json=rating)).is_success
         await page.add_init_script(WATCH)
         await page.goto(f"{http.base_url}/#/learning")
         await expect(page.get_by_role("meter", name="New ratings: 16 of")).to_be_visible()
         await page.keyboard.press("t")
         dialog = page.get_by_role("dialog", name="Train now?")
-        await expect(dialog).to_contain_text("It learns from 1 comment, ")
+        await expect(dialog).to_contain_text(re.compile(r"It learns from [2-8] comments, "))
         await expect(dialog).to_contain_text("starts from the base model")
         await dialog.get_by_role("button", name="Train").click()
         await expect(page.get_by_role("heading", name="Training now")).to_be_visible()
@@ -57,7 +56,8 @@ async def test_a_training_is_started_by_a_key_and_followed_to_its_verdict(page: 
         )
         passed = await page.evaluate("phases")
         assert passed == sorted(passed, key=names.index)
-        assert "Old and new version answer the same prompts" in passed
+        # The page looks twice a second; these phases take longer even with the tiny model.
+        assert {"Learns", "Both answer simple questions"} <= set(passed)
         verdict = (await http.get("/burnish/adapters/1")).json()["verdict"]
         await expect(page.locator(".verdict")).to_contain_text(verdict["headline"])
         pairs = (await http.get("/burnish/adapters/1")).json()["samples"]

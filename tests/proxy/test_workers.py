@@ -242,7 +242,9 @@ async def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Pa
         assert await post("/rollback", {"to": 0}) == 200
         assert await served(8) == {0}
         async with httpx.AsyncClient(base_url=up.url, timeout=60) as client:
-            asked = await client.post("/burnish/duels/ask", json={"prompt": "Hi"})
+            asked = await client.post(
+                "/burnish/duels/ask", json={"prompt": "Tell me three things about penguins."}
+            )
         assert asked.status_code == 201, "the process with the engine asks both versions"
 
 

@@ -2,7 +2,7 @@
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { get } from "../api.js";
 import { useKeys } from "../keys.js";
-import { go } from "../router.js";
+import { go, read } from "../router.js";
 import { state, useStore } from "../store.js";
 import { Button } from "../parts/button.js";
 import { failed, toast } from "../parts/toast.js";
@@ -63,7 +63,8 @@ function useItems(chosen) {
   }, [changed]);
   const empty = !shown.length;
   useEffect(() => {
-    if (chosen || empty || !answers.loaded || !wide.matches) return;
+    // The address may have left this view already: the next one is drawn a moment later.
+    if (chosen || empty || !answers.loaded || !wide.matches || !here()) return;
     const first = shown.find((each) => each.rating == null && each.usable) ?? shown[0];
     show(first.id);
   }, [chosen, empty]);
@@ -95,6 +96,7 @@ function useVersions() {
   return versions;
 }
 
+const here = () => ["", "live"].includes(read().view);
 const show = (id) => go(["live", id], { replace: true });
 
 function useMoving(items, chosen, search, filter) {
