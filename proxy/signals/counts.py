@@ -1,0 +1,130 @@
+"""Reads from the output of test runners how many tests passed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class Counts(NamedTuple):
+    """A run of tests."""
+
+    runner: str
+    passed: int
+    failed: int
+    """Errors and crashes too."""
+    skipped: int = 0
+    left_out: int = 0
+    """Deselected, filtered out."""
+    unit: str = "test"
+
+    @property
+    def ran(self) -> int:
+        return self.passed + self.failed
+
+    def in_words(self) -> str:
+        several = self.unit if self.passed == 1 else f"{self.unit}s"
+        return f"{self.passed} {several} passed, {self.failed} failed ({self.runner})"
+
+
+COUNT = re.compile(r"(\d+) ([a-z]+)")
+PYTEST = re.compile(
+    r"^=*[ ]*(no tests ran|(?:\d+ "
+    r"(?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed)(?:, )?)+)"
+    r" in \d[\d.:]*\s?(?:s|\()",
+    re.MULTILINE,
+)
+UNITTEST = re.compile(r"^Ran (\d+) tests? in [\d.]+s\s+(OK|FAILED)(?: \(([^)\n]*)\))?", re.MULTILINE)
+DETAIL = re.compile(r"([a-z ]+)=(\d+)")
+JEST_SUITES = re.compile(r"^Test Suites: +(.*)$", re.MULTILINE)
+JEST = re.compile(r"^Tests: +(.*\d+ total)$", re.MULTILINE)
+VITEST_FILES = re.compile(r"^ *Test Files +(.*\(\d+\))", re.MULTILINE)
+VITEST = re.compile(r"^ *Tests +(.*\(\d+\))", re.MULTILINE)
+GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S+)[ \t]*(.*)$", re.MULTILINE)
+GO_TEST = re.compile(r"^ *--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+CARGO = re.compile(
+    r"^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored; \d+ measured; (\d+) filtered out",
+    re.MULTILINE,
+)
+CARGO_FAILED = re.compile(r"^error: (?:test failed|\d+ targets? failed|could not compile)", re.MULTILINE)
+
+
+def counts_in(output: str) -> Counts | None:
+    """Return what the output of one command says; None if it says nothing, or several runners speak."""
+    found = [each for read in READERS if (each := read(output))]
+    return found[0] if len(found) == 1 else None
+
+
+def _named(text: str) -> Counter[str]:
+    """Read ``1 failed, 2 passed``."""
+    found = Counter[str]()
+    for count, name in COUNT.findall(text):
+        found[name.removesuffix("s") if name.startswith("error") else name] += int(count)
+    return found
+
+
+def _pytest(output: str) -> Counts | None:
+    # More than one: something else printed what looks like a summary.
+    if len(found := PYTEST.findall(output)) != 1:
+        return None
+    named = _named(found[0])
+    failed = named["failed"] + named["error"]
+    skipped = named["skipped"] + named["xfailed"]
+    return Counts("pytest", named["passed"] + named["xpassed"], failed, skipped, named["deselected"])
+
+
+def _unittest(output: str) -> Counts | None:
+    if len(found := UNITTEST.findall(output)) != 1:
+        return None
+    ran, verdict, details = found[0]
+    named = {name.strip(): int(count) for name, count in DETAIL.findall(details)}
+    failed = sum(named.get(each, 0) for each in ("failures", "errors", "unexpected successes"))
+    skipped = named.get("skipped", 0) + named.get("expected failures", 0)
+    failed = max(failed, 1) if verdict == "FAILED" else failed
+    return Counts("unittest", max(0, int(ran) - failed - skipped), failed, skipped)
+
+
+def _jest(output: str) -> Counts | None:
+    return _javascript("jest", JEST.findall(output), JEST_SUITES.findall(output))
+
+
+def _vitest(output: str) -> Counts | None:
+    return _javascript("vitest", VITEST.findall(output), VITEST_FILES.findall(output))
+
+
+def _javascript(runner: str, tests: list[str], files: list[str]) -> Counts | None:
+    if len(tests) != 1:
+        return None
+    named, of_files = _named(tests[0]), _named(files[0] if files else "")
+    # A file that can't be loaded has no tests that could fail.
+    failed = max(named["failed"], of_files["failed"])
+    return Counts(runner, named["passed"], failed, named["skipped"] + named["todo"])
+
+
+def _go(output: str) -> Counts | None:
+    packages = [each for each in GO_PACKAGE.findall(output) if "[no test" not in each[2]]
+    tests = Counter(GO_TEST.findall(output))
+    if not packages:
+        return None
+    ended = Counter(verdict for verdict, *_ in packages)
+    if tests["PASS"]:
+        return Counts("go test", tests["PASS"], max(tests["FAIL"], ended["FAIL"]), tests["SKIP"])
+    return Counts("go test", ended["ok"], ended["FAIL"], unit="package")
+
+
+def _cargo(output: str) -> Counts | None:
+    results = [tuple(map(int, each)) for each in CARGO.findall(output)]
+    if not results:
+        return None
+    passed, failed, ignored, filtered = _sums(results)
+    failed = max(failed, 1) if CARGO_FAILED.search(output) else failed
+    return Counts("cargo test", passed, failed, ignored, filtered)
+
+
+def _sums(rows: Iterable[tuple[int, ...]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]
+
+
+READERS: tuple[Callable[[str], Counts | None], ...] = (_pytest, _unittest, _jest, _vitest, _go, _cargo)

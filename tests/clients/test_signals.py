@@ -1,0 +1,108 @@
+"""Real agents run real tests: burnish reads from what their tools say whether the tests pass, and if one is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.agent import Agent, until
+from tests.clients.test_agents import HEADLESS, Headless
+from tests.support.burnish import running
+from tests.support.scripted_model import Asked, scripted_model
+from tests.support.wires import Says
+
+ORDER = "Make the tests pass"
+TESTS = f"{sys.executable} -m pytest -q 2>&1 | tail -5"
+APP = "def run():\n    return 1\n"
+MENDED = APP.replace("1", "2")
+FILES = {
+    "app.py": APP,
+    "test_app.py": "from app import run\n\n\ndef test_run():\n    assert run() == 2\n",
+    "test_more.py": "def test_more():\n    pass\n",
+}
+PATCH = (
+    "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: app.py\n@@\n def run():\n-    return 1\n"
+    "+    return 2\n*** End Patch\nEOF"
+)
+SHELLS = {
+    "claude-code": ("Bash", "command", {"description": "x"}),
+    "codex": ("exec_command", "cmd", {}),
+    "opencode": ("bash", "command", {"description": "x"}),
+    "cline": ("run_commands", "commands", {}),
+}
+TOOLS = {"claude-code": ("claude", "-p", "--allowedTools=Bash,Write", "--")}
+"""What must be allowed."""
+
+
+def ran(name: str, command: str) -> Says:
+    tool, argument, more = SHELLS[name]
+    return Says(tool=tool, arguments={argument: [command] if tool == "run_commands" else command, **more})
+
+
+def mended(name: str, path: Path) -> Says:
+    if name == "codex":
+        return ran(name, PATCH)
+    if name == "cline":
+        return Says(
+            tool="editor", arguments={"path": str(path), "old_text": "return 1", "new_text": "return 2"}
+        )
+    tool, argument = ("Write", "file_path") if name == "claude-code" else ("write", "filePath")
+    return Says(tool=tool, arguments={argument: str(path), "content": MENDED})
+
+
+@contextmanager
+def at_work(headless: Headless, steps: Any, tmp_path: Path) -> Iterator[Agent]:
+    """Have an agent take steps in a folder with tests, one of which fails; gives it when it is done."""
+    left: list[Says] = []
+
+    def decide(asked: Asked) -> Says:
+        if ORDER not in str(asked.body) or SHELLS[headless.name][0] not in asked.tools:
+            return Says("A title")
+        return left.pop(0) if left else Says("Done.")
+
+    with (
+        scripted_model(decide) as model,
+        running(
+            tmp_path / "data", "--no-train", "--upstream", model.url, env={"BURNISH_SIGNALS__ENABLED": "true"}
+        ) as burnish,
+    ):
+        agent = Agent(burnish, model, tmp_path / "home")
+        left += steps(agent.work)
+        for name, text in {
+            **headless.settings,
+            **{f"work/{name}": text for name, text in FILES.items()},
+        }.items():
+            agent.write(name, text)
+        agent.burnish_says("connect", headless.name)
+        agent.run(*(TOOLS.get(headless.name) or headless.with_tools or headless.ask), f"{ORDER}.")
+        assert not left
+        yield agent
+        agent.end()
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_what_its_tests_say(name: str, tmp_path: Path) -> None:
+    def steps(work: Path) -> list[Says]:
+        return [ran(name, TESTS), mended(name, work / "app.py"), ran(name, TESTS)]
+
+    with at_work(HEADLESS[name], steps, tmp_path) as agent:
+        (found,) = until(lambda: agent._get("/burnish/status")["signals"]["latest"])
+        assert (found["good"], found["words"]) == (True, "2 tests passed, 0 failed (pytest)")
+        (rating,) = agent._get("/v1/feedback")["data"]
+        assert (rating["source"], rating["reward"], rating["scope"]) == ("environment", 1.0, "turn")
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_test_that_it_deletes(name: str, tmp_path: Path) -> None:
+    def steps(work: Path) -> list[Says]:
+        return [mended(name, work / "app.py"), ran(name, "rm test_more.py"), ran(name, TESTS)]
+
+    with at_work(HEADLESS[name], steps, tmp_path) as agent:
+        (found,) = until(lambda: agent._get("/burnish/status")["signals"]["latest"])
+        assert (found["good"], found["words"]) == (None, "a test file was deleted")
+        assert agent._get("/v1/feedback")["data"] == []
