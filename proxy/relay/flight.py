@@ -7,7 +7,7 @@ import re
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
 from burnish.proxy.records import Asked, Completion, Ended, Outcome, Passthrough, Served, Wire
+from burnish.proxy.relay.given_tokens import Collected
 from burnish.proxy.relay.outbound import Spans
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.surfaces import SURFACES
@@ -79,6 +80,8 @@ class Flight(Ending):
     body: bytes
     messages: Sequence[dict[str, Any]] = ()
     """What it asks, in chat's form; empty if the request was read in the child process."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The other members of the request, in its own format."""
     threaded: bool = False
     """Whether it continues one of Anthropic's threads."""
     packed: tuple[Scope, bytes] | None = None
@@ -92,6 +95,10 @@ class Flight(Ending):
     content_encoding: str = ""
     chunks: list[bytes] = field(default_factory=list)
     captured_bytes: int = 0
+    captures_tokens: bool = False
+    """Whether the engine is asked for token ids, too."""
+    collected: Collected | None = None
+    """The tokens of the latest try; None unless they are captured."""
     instructions: str | None = None
     """What is added to the system prompt."""
     instruction_count: int | None = None
@@ -133,13 +140,21 @@ class Flight(Ending):
         return surface.reassemble([last_lines(self.chunks)], self.content_type, "").ended
 
     def finish(self) -> Completion:
+        tokens = self.collected.record() if self.collected else None
         return Completion(
             self.id,
             self.asked,
             self.served,
             Ended(self.outcome, self.total_s, self.status, self.error, self.first_byte_s),
             self.instructions,
-            Wire(self.body, tuple(self.chunks), self.content_type, self.content_encoding, self.traceparent),
+            Wire(
+                self.body,
+                tuple(self.chunks),
+                self.content_type,
+                self.content_encoding,
+                self.traceparent,
+                tokens,
+            ),
         )
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import orjson
@@ -20,6 +20,7 @@ from burnish.proxy.http.headers import (
     NAMED,
     RawHeaders,
     by_name,
+    first,
     named_headers,
     to_client,
     to_upstream,
@@ -40,13 +41,17 @@ _NO_KEYS = frozenset(key.encode() for key in NO_KEYS) | {b"", b"Bearer"}
 SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 
 
+class Sender(Protocol):
+    async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
+        """Send a request and wait for the head of its answer. Raises what the pool raises."""
+
+
 class Outbound:
     def __init__(self, pool: Pool, guard: Guard) -> None:
         self._pool = pool
         self._guard = guard
 
     async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
-        """Send a request and wait for the head of its answer. Raises what the pool raises."""
         headers, (address, path) = self._addressed(scope, target, raw_path)
         if not isinstance(body, bytes) and (length := named_headers(scope).get(b"content-length")):
             headers.append((b"content-length", length))
@@ -69,6 +74,12 @@ class Outbound:
         response = await self._pool.switch(address, path, headers + SWITCH)
         response.headers = without_ours(response.headers)
         return response
+
+    def key_for(self, scope: Scope, target: Target) -> str | None:
+        """Return the key with which a request reaches a target, if that is a bearer token."""
+        given = by_name(self._addressed(scope, target, b"/")[0])
+        kind, _, key = (first(given, b"authorization") or "").partition(" ")
+        return key if kind.lower() == "bearer" and key else None
 
     def _trailers(self, scope: Scope) -> RawHeaders:
         """Return what may go upstream of the trailers of a request, whose body was read."""
@@ -99,6 +110,13 @@ class Outbound:
 def uncompressed(scope: Scope) -> Scope:
     """Return the scope of a request whose body goes out decompressed."""
     headers = [header for header in scope["headers"] if header[0].lower() != b"content-encoding"]
+    return {**scope, "headers": headers, NAMED: by_name(headers)}
+
+
+def readable(scope: Scope) -> Scope:
+    """Return the scope of a request whose answer burnish reads: it isn't to be compressed."""
+    headers = [header for header in scope["headers"] if header[0].lower() != b"accept-encoding"]
+    headers.append((b"accept-encoding", b"identity"))
     return {**scope, "headers": headers, NAMED: by_name(headers)}
 
 

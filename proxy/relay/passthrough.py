@@ -22,6 +22,7 @@ from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Completion, Passthrough
+from burnish.proxy.relay.answers import WholeAnswer
 from burnish.proxy.relay.client import Client, answered, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.flight import PassthroughUnderWay
 from burnish.proxy.relay.large import model_in, reading
@@ -29,7 +30,7 @@ from burnish.proxy.relay.models import PATH as MODELS
 from burnish.proxy.relay.models import ModelList
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
 from burnish.proxy.relay.routing import Target
-from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator, WholeAnswer
+from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for

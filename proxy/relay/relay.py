@@ -29,6 +29,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Answer, exchanges, find_command
 from burnish.proxy.feedback.grammar import Command
+from burnish.proxy.http.carried import ROLLOUT, Carried
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
@@ -37,6 +38,7 @@ from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.best_of import MEMBER, Try, chosen, finished, replay, waiting, wanted
+from burnish.proxy.relay.capturing import CHAT, Capturing
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.history import Ratings, freed
@@ -89,6 +91,7 @@ class Relay:
         self._upstream = upstream
         self._outbound = Outbound(pool, guard)
         self._translator = Translator(self._outbound, guard, log.held_up_to, apart)
+        self._capturing = Capturing(self._outbound, apart)
         self._apart = apart
         self._passthrough = PassthroughRelay(
             self._outbound, self._translator, upstream, log, config=config, apart=apart
@@ -152,16 +155,20 @@ class Relay:
             packed = None if gist.changed else packed
         elif cut or request.after_command or kept is not parsed:
             body, packed = orjson.dumps(surface.without(kept, request, cut)), None
-        asked = _asked(surface, headers, request.model, started_at)
+        carried: Carried | None = scope.get(ROLLOUT)
+        captures = (self._config.capture.tokens or carried is not None) and not scope.get(UNLOGGED)
+        asked = _asked(surface, headers, request.model, started_at, carried)
         flights = [
             Flight(
                 clock=clock,
                 id=new_completion_id(),
                 asked=asked,
-                model=request.model,
+                model=(carried and carried.model) or request.model,
                 served=Served(self._upstream.name, model_served=request.model or ""),
                 body=body,
                 messages=request.messages,
+                params=request.params,
+                captures_tokens=captures,
                 threaded=request.previous is not None and "thread" in request.params,
                 packed=packed,
                 asks=gist.asks if gist else bool(request.messages),
@@ -274,20 +281,25 @@ class Relay:
         """Send the request as the client did, or translated into chat if the target lacks the format."""
         translator = self._translator
         response = None
-        if not translator.needed(target, flight.asked.surface, scope["path"], threaded=flight.threaded):
+        capture = await self._capturing.sender(flight, target, scope) if flight.captures_tokens else None
+        sender = capture or self._outbound
+        in_chat = capture and flight.asked.surface != CHAT
+        if not in_chat and not translator.needed(
+            target, flight.asked.surface, scope["path"], threaded=flight.threaded
+        ):
             if target.embedded and not flight.asks:
                 raise nothing_asked(SURFACES[flight.asked.surface])
             surface = SURFACES[flight.asked.surface]
             path, named = naming(surface, target, scope["raw_path"], body, named_at)
             # As it came if nothing in it had to change; burnish compresses nothing again.
-            as_came = flight.packed if named is flight.body else None
+            as_came = flight.packed if named is flight.body and not capture else None
             given, content = as_came or (scope, named)
-            response = await self._outbound.send(given, target, content, path)
+            response = await sender.send(given, target, content, path)
             if target.embedded:
                 response = await translator.own_error(response, flight.asked.surface)
             if response.status not in UNKNOWN_PATH:
                 return response
-        return await translator.answer(response, flight, scope, target, body)
+        return await translator.answer(response, flight, scope, target, body, sender=sender)
 
     async def _with_instructions(self, flight: Flight, target: Target) -> tuple[bytes, Spans | None]:
         """Return the body with the caller's instructions in the system prompt; unchanged if its format takes none.
@@ -308,16 +320,18 @@ class Relay:
         return extended
 
 
-def _asked(surface: Surface, headers: Named, model: str | None, at: float) -> Asked:
+def _asked(surface: Surface, headers: Named, model: str | None, at: float, carried: Carried | None) -> Asked:
     return Asked(
         created_at=at,
         surface=surface.name,
         model_asked=model or "",
         caller=caller_of(headers),
-        session=first(headers, *SESSION_HEADERS),
+        # Rollouts of one group send the same words, so the headers of their agents can't tell them apart.
+        session=carried.id if carried else first(headers, *SESSION_HEADERS),
         retry=_retry_count(headers),
         sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
         agent=agent_of(headers),
+        rollout=carried.id if carried else None,
     )
 
 

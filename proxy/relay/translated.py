@@ -23,11 +23,12 @@ from burnish.proxy.apart import LARGE_BYTES, Apart, Ended, OutOfTime
 from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, first
+from burnish.proxy.http.headers import CREDENTIALS, NAMED, by_name, first
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
+from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import reading
-from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming
+from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, Sender, append_members, naming
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
@@ -42,9 +43,6 @@ REMEMBERED_S = 600.0
 MOST_REMEMBERED = 1000
 """Clients choose the prefixes of paths, so there may be any number."""
 NOT_IN_CHAT = (b"accept-encoding", b"content-type", *CREDENTIALS)
-JSON_TYPE = "application/json"
-OF_THE_BODY = (b"content-length", b"content-type", b"content-encoding", b"transfer-encoding")
-"""Headers that describe the body of an answer."""
 NO_ANSWER = frozenset((HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT, *range(300, 400)))
 LIMIT = "max_tokens"
 NEW_LIMIT = "max_completion_tokens"
@@ -85,7 +83,14 @@ class Translator:
         return bool(self._lacking) and self._lacking.get(_which(target, path), 0.0) > time.monotonic()
 
     async def answer(
-        self, response: UpstreamResponse | None, flight: Flight, scope: Scope, target: Target, body: bytes
+        self,
+        response: UpstreamResponse | None,
+        flight: Flight,
+        scope: Scope,
+        target: Target,
+        body: bytes,
+        *,
+        sender: Sender,
     ) -> UpstreamResponse:
         """Return a translated answer if the upstream lacks the format, else ``response``.
 
@@ -101,7 +106,7 @@ class Translator:
                 if not await self.is_needed(response, surface.name, scope, target, path):
                     answered.pop_all()
                     return response
-        return await self._in_chat(surface, flight, scope, target, body)
+        return await self._in_chat(surface, flight, scope, target, body, sender=sender)
 
     async def own_error(self, response: UpstreamResponse, surface: str) -> UpstreamResponse:
         """Return an answer of the embedded engine; an error in the client's form, because llama.cpp's is OpenAI's."""
@@ -146,7 +151,14 @@ class Translator:
             return True  # some crash on an empty request, but none on a path that it doesn't have
 
     async def _in_chat(
-        self, surface: Surface, flight: Flight, scope: Scope, target: Target, body: bytes
+        self,
+        surface: Surface,
+        flight: Flight,
+        scope: Scope,
+        target: Target,
+        body: bytes,
+        *,
+        sender: Sender,
     ) -> UpstreamResponse:
         translation = TRANSLATIONS[surface.name]
         large = None
@@ -159,7 +171,7 @@ class Translator:
             raise nothing_asked(surface)
         sent = append_members(chat, target.fields)
         writer = translation.writer(surface, asked, flight.id, target.model or request.model or "")
-        response = await self._outbound.send(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
+        response = await sender.send(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
             translated = await self._translated(response, translation, writer, stream=request.stream)
@@ -238,42 +250,6 @@ def _which(target: Target, path: str) -> tuple[str, str]:
     return target.url, path.partition("/models/")[0]
 
 
-class WholeAnswer(UpstreamResponse):
-    """An answer whose whole body is known; ``response`` is the upstream's, if it was asked."""
-
-    def __init__(
-        self,
-        response: UpstreamResponse | None,
-        status: int,
-        content: bytes,
-        *,
-        as_it_came: bool = False,
-        content_type: str = JSON_TYPE,
-    ) -> None:
-        """``as_it_came``: burnish wrote nothing of it."""
-        self._response = response
-        self._content = content
-        self.status = status
-        if as_it_came and response:
-            self.headers = response.headers
-            return
-        kept = _kept(response.headers) if response else []
-        self.headers = [*kept, (b"content-type", content_type.encode())]
-        self.headers.append((b"content-length", b"%d" % len(content)))
-
-    async def read(self, sink: Sink | None = None) -> bytes:
-        content, self._content = self._content, b""
-        return content
-
-    @property
-    def finished(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if self._response:
-            self._response.close()
-
-
 class StreamedAnswer(UpstreamResponse):
     """An answer that is translated while the upstream's arrives."""
 
@@ -282,7 +258,7 @@ class StreamedAnswer(UpstreamResponse):
         self._reader = reader
         self._writer = writer
         self.status = response.status
-        self.headers = [*_kept(response.headers), (b"content-type", writer.content_type.encode())]
+        self.headers = [*kept_headers(response.headers), (b"content-type", writer.content_type.encode())]
         self._begun = self._over = self._cut = False
 
     async def read(self, sink: Sink | None = None) -> bytes:
@@ -384,7 +360,3 @@ def _chat(
     if LIMIT in chat and f".{urlsplit(url).hostname}".endswith(OPENAI):
         chat[NEW_LIMIT] = chat.pop(LIMIT)
     return orjson.dumps(chat)
-
-
-def _kept(headers: RawHeaders) -> RawHeaders:
-    return [header for header in headers if header[0].lower() not in OF_THE_BODY]

@@ -12,17 +12,39 @@ from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_dig
 from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
 from tests.support.lora import random_lora, version_of, write_peft
-from tests.support.real_engines import mlx_base
+from tests.support.real_engines import mlx_base, mlx_server, vllm_server
+
+VLLM_MAX_RANK = 16
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def base(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The small model as MLX reads it right, in float32."""
-    model = ensure_small_model()
-    weights = prepared_weights(model, file_digest(model), cache_dir() / "weights")
     path = mlx_base(weights, tmp_path_factory.mktemp("mlx") / "base")
     yield path
     shutil.rmtree(path)  # half a gigabyte
+
+
+@pytest.fixture(scope="session")
+def weights() -> Path:
+    """The small model as vLLM reads it."""
+    return prepared_weights(ensure_small_model(), file_digest(ensure_small_model()), cache_dir() / "weights")
+
+
+@pytest.fixture(scope="session")
+def vllm(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a vLLM with the small model, for all tests: it takes minutes to boot."""
+    with vllm_server(weights, "smollm2", VLLM_MAX_RANK, tmp_path_factory.mktemp("vllm") / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mlx(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an mlx_lm.server with the small model."""
+    folder = tmp_path_factory.mktemp("mlx-server")
+    (folder / "hub").mkdir()
+    with mlx_server(base, folder / "hub", folder / "log") as url:
+        yield url
 
 
 @pytest.fixture

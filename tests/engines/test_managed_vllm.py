@@ -21,10 +21,8 @@ import pytest
 
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
-from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from burnish.training.weights import prepared_weights
 from tests.support.burnish import Burnish, running
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.real_engines import (
@@ -98,12 +96,6 @@ def started(burnish: Burnish) -> dict[str, Any]:
 def family(pid: int) -> Sequence[psutil.Process]:
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
-
-
-@pytest.fixture(scope="module")
-def weights() -> Path:
-    model = ensure_small_model()
-    return prepared_weights(model, file_digest(model), cache_dir() / "weights")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,8 @@ def digest(base: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("mlx-server")
-    (folder / "hub").mkdir()
-    with mlx_server(base, folder / "hub", folder / "log") as url:
-        yield url
+def server(mlx: str) -> str:
+    return mlx
 
 
 @pytest.fixture

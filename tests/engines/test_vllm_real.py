@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ import pytest
 from burnish.adapters.errors import EngineRefused, IncompatibleAdapter
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, engine_name
-from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.adapters.hosts.fetch import ensure_small_model, file_digest
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
-from burnish.training.weights import prepared_weights
+from tests.engines.conftest import VLLM_MAX_RANK
 from tests.support.engine import OPENINGS, deltas
 from tests.support.lora import version_of
-from tests.support.real_engines import VLLM_PYTHON, vllm_server
+from tests.support.real_engines import VLLM_PYTHON
 
 pytestmark = [
     pytest.mark.engine,
@@ -35,7 +35,6 @@ pytestmark = [
 
 logger = logging.getLogger(__name__)
 
-MAX_RANK = 16
 TOKENS = 16
 # In nats, both in fp32.
 LOGPROB_TOLERANCE = 1e-3
@@ -50,14 +49,8 @@ def digest() -> str:
 
 
 @pytest.fixture(scope="session")
-def weights(digest: str) -> Path:
-    return prepared_weights(ensure_small_model(), digest, cache_dir() / "weights")
-
-
-@pytest.fixture(scope="session")
-def server(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm_server(weights, "smollm2", MAX_RANK, tmp_path_factory.mktemp("vllm") / "log") as url:
-        yield url
+def server(vllm: str) -> str:
+    return vllm
 
 
 @pytest.fixture
@@ -158,9 +151,9 @@ async def test_greedy_texts_are_those_of_peft(host: VllmHost, make: Make, weight
 
 async def test_a_rank_above_the_limit_is_refused_and_the_server_survives(host: VllmHost, make: Make) -> None:
     with pytest.raises(IncompatibleAdapter, match="--max-lora-rank 32"):
-        await host.load(make(7, rank=MAX_RANK * 2))
+        await host.load(make(7, rank=VLLM_MAX_RANK * 2))
     assert (await host.served()).keys() == {0}
-    await host.probe(await host.load(make(8, rank=MAX_RANK)))
+    await host.probe(await host.load(make(8, rank=VLLM_MAX_RANK)))
 
 
 async def test_dora_is_refused_by_us_and_by_vllm(host: VllmHost, make: Make, server: str) -> None:

@@ -20,6 +20,7 @@ from tests.support.wires import Says, answering, format_at
 AGENTS_FORMATS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 RETRY_AFTER = "7"
 ERRORS = {
+    HTTPStatus.BAD_REQUEST: "invalid_request_error",
     HTTPStatus.NOT_FOUND: "model_not_found",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
     HTTPStatus.INTERNAL_SERVER_ERROR: "server_error",

@@ -1,0 +1,288 @@
+"""Asks engines for token ids with a completion, and gives the client the answer that it asked for.
+
+Such a request goes out as chat and with further members, so it isn't the client's to the byte. A stream is passed on
+event by event if the engine puts its tokens into streams, as vLLM does. Others are asked for the whole answer, which
+the client then gets as a stream.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from http import HTTPStatus
+from typing import Any, NamedTuple, Self
+
+import orjson
+from starlette.types import Scope
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.detect import Kind, detect
+from burnish.proxy.apart import LARGE_BYTES, Apart, Ended, OutOfTime
+from burnish.proxy.errors import BurnishError, UpstreamUnreachable
+from burnish.proxy.http.connection import Body, Sink
+from burnish.proxy.http.headers import RawHeaders, by_name, first
+from burnish.proxy.http.origin import UpstreamResponse
+from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
+from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.given_tokens import (
+    WAYS,
+    Collected,
+    Way,
+    as_events,
+    prompt_count,
+    why_none,
+)
+from burnish.proxy.relay.outbound import Outbound, Sender, append_members, readable
+from burnish.proxy.relay.routing import Target
+from burnish.proxy.surfaces.base import wants_stream
+from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, object_in
+from burnish.proxy.surfaces.sse import DONE
+from burnish.proxy.surfaces.writing import EVENTS
+from burnish.proxy.translation import TRANSLATIONS
+
+CHAT = "chat"
+REMEMBERED_S = 600.0
+"""Which engine answers at a URL; it may be replaced by another one."""
+FAULT_REMEMBERED_S = 10.0
+"""That it couldn't be told: an engine that is starting is known soon."""
+MOST_REMEMBERED = 1000
+EVENT_END = re.compile(rb"\r?\n\r?\n")
+DATA = b"data:"
+
+
+class _Shape(NamedTuple):
+    """How a client of chat gets its answer."""
+
+    streamed: bool = False
+    usage: bool = False
+    """Whether a stream ends in an event with counts."""
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Self:
+        options = params.get("stream_options")
+        usage = isinstance(options, dict) and options.get("include_usage") is True
+        return cls(wants_stream(dict(params)), usage)
+
+
+class _Found(NamedTuple):
+    kind: Kind | None
+    """None: it can't be told."""
+    why: str
+    until: float
+
+
+class Capturing:
+    """Finds out how the engine at a target gives tokens."""
+
+    def __init__(self, outbound: Outbound, apart: Apart) -> None:
+        self._outbound = outbound
+        self._apart = apart
+        self._found: dict[str, _Found] = {}
+        """By the target's URL."""
+
+    async def sender(self, flight: Flight, target: Target, scope: Scope) -> Sender | None:
+        """Return what sends a flight's request so that its tokens are captured; None if there are none to get."""
+        flight.collected = Collected()
+        surface = flight.asked.surface
+        params = flight.params if surface == CHAT else {}
+        if surface != CHAT and surface not in TRANSLATIONS:
+            flight.collected.lacks(f"the format {surface} can't be translated into chat")
+        elif flight.params.get("n") not in (None, 1):
+            flight.collected.lacks("several answers were asked for at once (n)")
+        else:
+            found = await self._engine(target, scope)
+            if found.kind and (way := WAYS.get(found.kind)):
+                return _Capture(self._outbound, self._apart, flight, way(params), _Shape.of(params))
+            flight.collected.lacks(why_none(found.kind) if found.kind else found.why)
+        return None
+
+    async def _engine(self, target: Target, scope: Scope) -> _Found:
+        if target.embedded:
+            return _Found("llamacpp", "", 0.0)
+        found = self._found.get(target.url)
+        if found is None or found.until < time.monotonic():
+            if len(self._found) >= MOST_REMEMBERED:
+                self._found.clear()
+            found = self._found[target.url] = await self._look(target, scope)
+        return found
+
+    async def _look(self, target: Target, scope: Scope) -> _Found:
+        api = EngineApi(target.url, self._outbound.key_for(scope, target))
+        try:
+            return _Found((await detect(api)).kind, "", time.monotonic() + REMEMBERED_S)
+        # Whatever answers at that URL: it may list anything.
+        except (EngineError, LookupError, TypeError, AttributeError, ValueError) as error:
+            why = f"burnish can't tell which engine this is: {error}"
+            return _Found(None, why, time.monotonic() + FAULT_REMEMBERED_S)
+        finally:
+            await api.close()
+
+
+class _Capture:
+    """Sends the request of one flight."""
+
+    def __init__(self, outbound: Outbound, apart: Apart, flight: Flight, way: Way, shape: _Shape) -> None:
+        self._outbound = outbound
+        self._apart = apart
+        self._flight = flight
+        self._way = way
+        self._shape = shape
+
+    async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
+        """Send a request of chat. Raises what the pool raises."""
+        assert isinstance(body, bytes)
+        self._flight.collected = collected = Collected()
+        scope = readable(scope)
+        asked = append_members(body, tuple(self._way.members().items()))
+        response = await self._outbound.send(scope, target, asked, raw_path)
+        with ExitStack() as answered:
+            answered.enter_context(response)
+            headers = by_name(response.headers)
+            encoding = first(headers, b"content-encoding") or ""
+            if response.status != HTTPStatus.OK:
+                collected.lacks(f"the engine answered {response.status}")
+            elif "event-stream" in (first(headers, b"content-type") or ""):
+                if encoding:
+                    collected.lacks(
+                        f"the engine compressed its stream ({encoding}), which it wasn't asked for"
+                    )
+                else:
+                    response = _Events(response, self._way, collected)
+            else:
+                response = await self._whole(response, encoding, scope, target, asked)
+            answered.pop_all()
+        return response
+
+    async def _whole(
+        self, response: UpstreamResponse, encoding: str, scope: Scope, target: Target, asked: bytes
+    ) -> UpstreamResponse:
+        content = await response.whole()
+        read = partial(_read, content, encoding, self._way, self._shape)
+        try:
+            large = encoding or len(content) > LARGE_BYTES
+            found = await self._apart.ask(read) if large else read()
+        except (OutOfTime, Ended, Undecodable) as error:
+            raise UpstreamUnreachable(f"the engine's answer can't be read: {error}") from error
+        self._flight.collected = collected = found.collected
+        if self._way.renders and collected.missing is None:
+            await self._render(collected, scope, target, asked, count=found.prompt_tokens)
+        return WholeAnswer(response, HTTPStatus.OK, found.content, content_type=found.content_type)
+
+    async def _render(
+        self, collected: Collected, scope: Scope, target: Target, asked: bytes, *, count: int | None
+    ) -> None:
+        """Ask llama.cpp for the ids of the prompt, of which it read ``count``: it renders and cuts it as before."""
+        scope = {**scope, "query_string": b""}
+        try:
+            prompt = (await self._ask(scope, target, b"/apply-template", asked)).get("prompt")
+            text = {"content": prompt, "add_special": True, "parse_special": True}
+            model = target.model or self._flight.model
+            text |= {"model": model} if model else {}
+            ids = (await self._ask(scope, target, b"/tokenize", orjson.dumps(text))).get("tokens")
+        except (BurnishError, ValueError) as error:
+            return collected.lacks(f"llama.cpp doesn't tell the ids of the prompt: {error}")
+        if not isinstance(ids, list) or len(ids) != count:
+            told = len(ids) if isinstance(ids, list) else "no"
+            return collected.lacks(
+                f"llama.cpp read {count} tokens and tells {told} ids of the prompt (an image?)"
+            )
+        collected.prompt = ids
+
+    async def _ask(self, scope: Scope, target: Target, path: bytes, body: bytes) -> Json:
+        """Raises what the pool raises, and ValueError."""
+        with await self._outbound.send(scope, target, body, path) as response:
+            content = await response.whole()
+            if response.status != HTTPStatus.OK:
+                raise ValueError(f"{path.decode()} answered {response.status}")
+        return object_in(content) or {}
+
+
+class _Events(UpstreamResponse):
+    """A stream of chat without what only the capture asked for; each event goes on as soon as it is complete."""
+
+    def __init__(self, response: UpstreamResponse, way: Way, collected: Collected) -> None:
+        self._response = response
+        self._way = way
+        self._collected = collected
+        self._rest = b""
+        self.status = response.status
+        self.headers: RawHeaders = [*kept_headers(response.headers), (b"content-type", EVENTS.encode())]
+
+    async def read(self, sink: Sink | None = None) -> bytes:
+        while True:
+            data = await self._response.read()
+            over = not data or self._response.finished
+            shown = b"".join(self._next(data, last=over))
+            if shown or over:
+                return shown
+
+    @property
+    def finished(self) -> bool:
+        return self._response.finished
+
+    @property
+    def trailers(self) -> RawHeaders:
+        return self._response.trailers
+
+    def read_on(self) -> None:
+        self._response.read_on()
+
+    def close(self) -> None:
+        self._response.close()
+
+    def _next(self, data: bytes, *, last: bool) -> Iterator[bytes]:
+        data = self._rest + data
+        start = 0
+        for end in EVENT_END.finditer(data, max(0, len(self._rest) - 3)):
+            yield self._shown(data[start : end.end()])
+            start = end.end()
+        self._rest = data[start:]
+        if last and self._rest:
+            rest, self._rest = self._rest, b""
+            yield self._shown(rest)
+
+    def _shown(self, event: bytes) -> bytes:
+        """Return an event for the client, b"" if it gets none."""
+        data = event.strip().removeprefix(DATA).strip()
+        if not event.startswith(DATA) or not (chunk := object_in(data)):
+            return event
+        self._way.take(chunk, self._collected)
+        return b"" if self._way.adds(chunk) else b"data: %b\n\n" % _json(chunk)
+
+
+class _Read(NamedTuple):
+    """What was read of a whole answer."""
+
+    content: bytes
+    """For the client."""
+    content_type: str
+    collected: Collected
+    prompt_tokens: int | None
+
+
+def _read(content: bytes, encoding: str, way: Way, shape: _Shape) -> _Read:
+    """Raises Undecodable."""
+    content = decode(content, encoding)
+    collected = Collected()
+    answer = object_in(content)
+    if answer is None:
+        collected.lacks("the engine's answer isn't an answer of chat")
+        return _Read(content, JSON_TYPE, collected, None)
+    way.take(answer, collected)
+    count = prompt_count(answer)
+    if not shape.streamed:
+        return _Read(_json(answer), JSON_TYPE, collected, count)
+    events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=shape.usage)]
+    return _Read(b"".join([*events, b"data: %b\n\n" % DONE.encode()]), EVENTS, collected, count)
+
+
+def _json(value: Json) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # orjson refuses half of an emoji, which engines escape
+        return json.dumps(value, separators=(",", ":")).encode()
