@@ -76,16 +76,17 @@ class Swap:
                 self.replaced(replaced)
             return Swapped(number, replaced, time.perf_counter() - began)
 
-    async def stage(self, version: AdapterVersion) -> Endpoint:
-        """Load a version to be judged; only requests that name it get it.
+    async def stage(self, version: AdapterVersion | None) -> Endpoint:
+        """Load a version (None: the base model) beside the live one; only requests that name it get it.
 
         Raises what ``go_live`` raises.
         """
-        await self._room(version.number)
+        number = version.number if version else BASE_VERSION
+        await self._room(number)
         async with self.lock:
             endpoint = await self.load(version)
             self.route.add(endpoint)
-            self._staged.add(version.number)
+            self._staged.add(number)
             return endpoint
 
     def replaced(self, version: int) -> None:

@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from burnish.proxy.errors import Forbidden
 
-Key = Literal["api_key", "admin_key", "none"]
+Key = Literal["api_key", "admin_key", "rollout", "none"]
 
 
 class Action(Enum):
@@ -54,6 +54,8 @@ EVERYBODY = Identity(None, administers=True)
 """Whoever asks while burnish has no keys."""
 NOBODY = Identity("none", administers=False)
 STRANGER = NOBODY._replace(admitted=False)
+IN_ROLLOUT = Identity("rollout", administers=False)
+"""An agent with the key of a rollout."""
 IDENTITY = "burnish.identity"
 """Key of the ASGI scope under which the identity is kept."""
 
@@ -67,6 +69,8 @@ def may(identity: Identity, action: Action) -> bool:
     """Decide whether an identity may do something."""
     if action is Action.OPEN or not identity.admitted:
         return action is Action.OPEN
+    if identity.key == "rollout":  # an agent must not be able to reward itself
+        return action is Action.ASK
     if action in FOR_EVERYBODY:
         return True
     return identity.administers and (identity.local or action is not Action.TRANSFER_ANYWHERE)
@@ -76,6 +80,13 @@ def demand(identity: Identity, action: Action, what: str, *, param: str | None =
     """Raise Forbidden unless an identity may do something; ``what`` names it to the user."""
     if may(identity, action):
         return
+    if identity.key == "rollout":
+        raise Forbidden(
+            f"{what} can't be sent in a rollout, which only asks the model: send it without the rollout's key, to an "
+            "address without /r/…",
+            code="in_rollout",
+            param=param,
+        )
     if identity.administers:
         raise Forbidden(f"{what} is only for requests from the machine where burnish runs", param=param)
     raise Forbidden(
@@ -106,6 +117,8 @@ def action_at(method: str, path: str) -> Action:
         return Action.RATE
     if path in ("/v1/feedback", "/burnish/duels") and method == "POST":
         return Action.RATE
+    if path.startswith("/v1/rollouts") and method == "POST":
+        return Action.WEIGH
     if path.startswith("/burnish/users/") and method == "DELETE":
         return Action.ERASE
     if path.endswith("/export") or (path == "/burnish/adapters" and method == "POST"):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial, wraps
 from itertools import chain
@@ -54,7 +54,9 @@ from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
 from burnish.proxy.rewards.rewards import Rewards, Source
 from burnish.proxy.rewards.routes import reward_routes
+from burnish.proxy.rollouts import Pins, Rollouts, rollout_routes
 from burnish.proxy.service.upgrade import stop_after_upgrade
+from burnish.proxy.signals import Signals
 from burnish.proxy.status import Engine, Status, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
 from burnish.training.reward_job import RewardJob
@@ -90,28 +92,24 @@ async def running(
         def stored(entry: Stored) -> None:
             observer.stored(entry)
             events.stored(entry)
-            if rewards:
-                rewards.stored()
+            for reader in readers:
+                reader.stored()
 
-        rewards: Rewards | None = None
+        readers: list[Rewards | Signals] = []
         log = Log.open(config.log_file, stored)
         stack.callback(log.close)
         rewards = Rewards(log, config.data_dir, events.rewarded, config.reward.model)
-        await rewards.start()
-        stack.push_async_callback(rewards.stop)
-        if keeps := _limits(config):
-            pruning = asyncio.get_running_loop().create_task(_prune_regularly(log, keeps))
-            stack.push_async_callback(cancelled, pruning)
+        signals = Signals(log, config.data_dir, enabled=config.signals.enabled)
+        readers += (rewards, signals)
+        await stack.enter_async_context(_reading(readers))
+        rollouts = Rollouts(log)
+        stack.push_async_callback(rollouts.close)
+        stack.push_async_callback(cancelled, _pruning(config, log))
         pool = Pool(config)
         stack.push_async_callback(pool.close)
-        apart = Apart(READ_LIMIT_S)
-        stack.callback(apart.close)
+        apart = stack.enter_context(closing(Apart(READ_LIMIT_S)))
         guard = Guard(config)
-        if not is_loopback(config.host) and config.admin_key is None:
-            logger.warning(
-                "admin_key isn't set, so nobody can train, roll back, read the log or erase over %s",
-                config.host,
-            )
+        _warn(config)
         opened = await stack.enter_async_context(learning(config, log, pool))
         hub = Hub(log, observer.counts.refused, events) if config.workers > 1 else None
         if hub:
@@ -126,10 +124,13 @@ async def running(
             observer=observer,
             events=events,
             rewards=rewards,
+            rollouts=rollouts,
+            signals=signals,
             hub=hub,
             engine=engine,
         )
-        app = App(guard, *composed(opened), observer.counts.refused)
+        app = App(guard, *composed(opened), rollouts, observer.counts.refused)
+        await rollouts.use(*_pins(opened))
         if upgrades:
 
             def in_run() -> bool:
@@ -144,6 +145,7 @@ async def running(
                 async with AsyncExitStack() as attempt:
                     found = await attempt.enter_async_context(learning(config, log, pool))
                     app.use(*composed(found))
+                    await rollouts.use(*_pins(found))
                     opened = found
                     if isinstance(found, Learning):
                         stack.push_async_exit(attempt.pop_all())
@@ -152,6 +154,23 @@ async def running(
             asking = asyncio.get_running_loop().create_task(_ask_until_known(reopen))
             stack.push_async_callback(cancelled, asking)
         yield app, hub
+
+
+def _pins(opened: Learning | NotLearning) -> tuple[Pins | None, str]:
+    """Return what keeps the versions of rollouts loaded; None, and why, if burnish doesn't swap versions."""
+    if isinstance(opened, NotLearning):
+        return None, opened.reason
+    return Pins(opened.engine.swap), ""
+
+
+@asynccontextmanager
+async def _reading(readers: Sequence[Rewards | Signals]) -> AsyncIterator[None]:
+    """Let them follow the log."""
+    async with AsyncExitStack() as stack:
+        for each in readers:
+            await each.start()
+            stack.push_async_callback(each.stop)
+        yield
 
 
 async def _ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
@@ -169,6 +188,17 @@ async def _ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
 
 
+def _warn(config: Config) -> None:
+    if not is_loopback(config.host) and config.admin_key is None:
+        logger.warning(
+            "admin_key isn't set, so nobody can train, roll back, read the log or erase over %s", config.host
+        )
+
+
+def _pruning(config: Config, log: Log) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(_prune_regularly(log, _limits(config)))
+
+
 def _limits(config: Config) -> list[Keep]:
     """Return the limits that are set; a completion must be within all of them."""
     given, next_turns = config.log, config.train.next_turn
@@ -181,7 +211,7 @@ def _limits(config: Config) -> list[Keep]:
 
 async def _prune_regularly(log: Log, limits: Sequence[Keep]) -> None:
     """Delete old completions according to the settings."""
-    while True:
+    while limits:
         try:
             if gone := sum([await log.prune(each) for each in limits]):
                 logger.info("deleted %d old completions from the log", gone)
@@ -201,6 +231,8 @@ class _Parts:
     observer: Observer
     events: Events
     rewards: Rewards
+    rollouts: Rollouts
+    signals: Signals
     learning: Learning | None
     why_not: str
     """Why burnish doesn't learn; "" if it does."""
@@ -238,6 +270,7 @@ class _Parts:
             self.observer.in_flight,
             self.config,
             self.started,
+            self.signals.status,
         )
 
     def sources(self) -> Sources:
@@ -328,6 +361,8 @@ class _Parts:
     async def on_forgotten(self, user: str) -> None:
         """Called when the log has erased a user. Raises Unavailable."""
         self.events.erased(user)
+        self.rollouts.forgotten(user)
+        await self.signals.forget(user)
         self.instructions.changed(user)
         if self.learning:
             await self.learning.learner.forget()
@@ -394,6 +429,8 @@ def _routes_and_relay(
     observer: Observer,
     events: Events,
     rewards: Rewards,
+    rollouts: Rollouts,
+    signals: Signals,
     hub: Hub | None,
     engine: ManagedEngine | None,
 ) -> tuple[ASGIApp, ASGIApp]:
@@ -407,6 +444,8 @@ def _routes_and_relay(
         observer,
         events,
         rewards,
+        rollouts,
+        signals,
         learns,
         opened.reason if isinstance(opened, NotLearning) else "",
         Upstreams(learns.upstream if learns else main_upstream(config, pool), config, pool, guard),
@@ -415,6 +454,7 @@ def _routes_and_relay(
     )
     events.use(parts.sources())
     rewards.source = parts.reward_source()
+    signals.on_feedback = parts.on_feedback
     relay = Relay(
         apart=apart,
         pool=pool,
@@ -431,7 +471,7 @@ def _routes_and_relay(
     own = own_application(_routes(parts, relay))
     if hub:
         route = (learns.base, learns.route) if learns else (None, None)
-        hub.use(Services(own, parts.answer, parts.instructions, rewards, known, *route))
+        hub.use(Services(own, parts.answer, parts.instructions, rewards, rollouts, known, *route))
     return own, relay
 
 
@@ -458,6 +498,7 @@ def _routes(parts: _Parts, relay: Relay) -> list[Route]:
         *record_routes(log, parts.on_imported, parts.rules),
         *judging_routes(parts.judging(relay), log, parts.config.data_dir),
         *reward_routes(parts.rewards),
+        *rollout_routes(parts.rollouts),
         reset_route(parts.start_over),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

@@ -15,9 +15,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from burnish.proxy.access import IDENTITY, Action, action_at, demand
+from burnish.proxy.access import IDENTITY, IN_ROLLOUT, Action, action_at, demand
 from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, NotFound
+from burnish.proxy.http.carried import ROLLOUT, Carriers, named_by
+from burnish.proxy.http.carried import Named as NamedRollout
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import FORWARDED, Named, named_headers
 from burnish.proxy.page.paths import READS, below_engine, is_front, is_page, proof_in_query, strip_engine
@@ -26,8 +28,8 @@ from burnish.proxy.surfaces.catalogue import ANTHROPIC
 
 logger = logging.getLogger(__name__)
 
-OWN_PREFIXES = ("/burnish/", "/v1/feedback/")
-OWN_PATHS = frozenset({"/healthz", "/metrics", "/v1/feedback"})
+OWN_PREFIXES = ("/burnish/", "/v1/feedback/", "/v1/rollouts/")
+OWN_PATHS = frozenset({"/healthz", "/metrics", "/v1/feedback", "/v1/rollouts"})
 # Shorter values are no keys, and a traceback without them would be unreadable.
 SECRET_CHARS = 6
 
@@ -35,9 +37,17 @@ SECRET_CHARS = 6
 class App:
     """What the server runs."""
 
-    def __init__(self, guard: Guard, own: ASGIApp, relay: ASGIApp, refused: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        own: ASGIApp,
+        relay: ASGIApp,
+        rollouts: Carriers,
+        refused: Callable[[int], None],
+    ) -> None:
         """``refused`` is told the status of each error that leaves from here."""
         self._guard = guard
+        self._rollouts = rollouts
         self._refused = refused
         self._own = own
         self._relay = relay
@@ -47,7 +57,7 @@ class App:
         self._own = own
         self._relay = relay
 
-    def _admit(self, scope: Scope) -> bool:
+    def _admit(self, scope: Scope, rollout: NamedRollout | None) -> bool:
         """Find out who asks and whether they may; return whether the route is ours."""
         path, method, headers = scope["path"], scope["method"], named_headers(scope)
         own_action = Action.OPEN if is_page(scope) else action_at(method, path)
@@ -57,12 +67,15 @@ class App:
             public=own_action is Action.OPEN,
             navigation=is_front(scope),
             proof=proof_in_query(scope),
+            rollout_key=rollout is not None and rollout.by_key,
         )
         if from_engine := below_engine(scope):
             strip_engine(scope)
             path = scope["path"]
         own = not from_engine and is_own(scope)
-        if own:
+        if own and rollout:
+            identity = IN_ROLLOUT
+        elif own:
             identity = identity._replace(local=_is_local(scope, headers))
         action = (
             own_action if own else self._guard.action_upstream(path, by_page=from_engine and method in READS)
@@ -81,7 +94,10 @@ class App:
             await send(message)
 
         try:
-            own = self._admit(scope)
+            rollout = named_by(scope, named_headers(scope))
+            own = self._admit(scope, rollout)
+            if rollout:
+                scope[ROLLOUT] = await self._rollouts.carried(rollout.id)
             await (self._own if own else self._relay)(scope, receive, noting_send)
         except BurnishError as error:
             if begun:

@@ -29,11 +29,13 @@ from burnish.proxy.setting_faults import explain
 from burnish.proxy.settings import ENV_PREFIX, Sources, merge
 from burnish.proxy.tables import (
     LITELLM,
+    CaptureConfig,
     ChatConfig,
     FeedbackConfig,
     LitellmConfig,
     LogConfig,
     RewardConfig,
+    SignalsConfig,
     TrainConfig,
     UpstreamConfig,
     UpstreamName,
@@ -177,8 +179,10 @@ class Config(BaseModel):
     chat: ChatConfig = ChatConfig()
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
+    capture: CaptureConfig = CaptureConfig()
     train: TrainConfig = TrainConfig()
     reward: RewardConfig = RewardConfig()
+    signals: SignalsConfig = SignalsConfig()
     litellm: LitellmConfig = LitellmConfig()
     upstreams: dict[UpstreamName, UpstreamConfig] = Field({}, description="Further upstreams by name.")
     _local: Mapping[str | None, Local] = PrivateAttr(default_factory=dict)

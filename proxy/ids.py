@@ -59,6 +59,7 @@ feedback_id = partial(_new, "fb_")
 run_id = partial(_new, "run_")
 duel_id = partial(_new, "duel_")
 reward_model_id = partial(_new, "rm_")
+rollout_id = partial(_new, "ro_")
 
 
 def _next() -> int:

@@ -47,7 +47,9 @@ async def read_json(request: Request, max_bytes: int, *, untyped: bool = False) 
     try:
         return orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+        # Python's own json.dumps writes them.
+        hint = "; NaN and Infinity aren't JSON" if b"NaN" in body or b"Infinity" in body else ""
+        raise InvalidRequest(f"the body is not valid JSON: {error}{hint}") from error
 
 
 def _is_local_tool(request: Request) -> bool:
@@ -58,6 +60,8 @@ def _is_local_tool(request: Request) -> bool:
 
 def validated(model: type[Valid], body: Any) -> Valid:
     """Turn a body into a model. Raises Unprocessable, which names the field."""
+    if not isinstance(body, dict):
+        raise Unprocessable(f"the body must be a JSON object (known fields: {', '.join(model.model_fields)})")
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -80,16 +84,20 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(content), status, headers, media_type="application/json")
 
 
+def check_query(request: Request, *known: str) -> None:
+    """Raise InvalidRequest for a member of the query that isn't known."""
+    if unknown := next((name for name in request.query_params if name not in known), None):
+        raise InvalidRequest(
+            f"unknown query member {unknown[:40]!r}: this route knows {', '.join(known)}", param=unknown[:40]
+        )
+
+
 def page_limit(request: Request, *members: str) -> int:
     """Return how many records a listing may have. Raises Unprocessable.
 
     ``members`` are the other members of its query. Raises InvalidRequest for any that it doesn't know.
     """
-    known = ("limit", *members)
-    if unknown := next((name for name in request.query_params if name not in known), None):
-        raise InvalidRequest(
-            f"unknown query member {unknown[:40]!r}: this list knows {', '.join(known)}", param=unknown[:40]
-        )
+    check_query(request, "limit", *members)
     given = request.query_params.get("limit", str(DEFAULT_PAGE))
     if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MAX_PAGE):
         raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {given[:20]!r}", param="limit")

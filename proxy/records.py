@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -52,6 +54,9 @@ def answer_named(name: str) -> tuple[str, int]:
 Voice = tuple[str, str | None]
 """A rater and the key that named them."""
 
+SIGNAL = "signal:"
+"""The beginning of the first tag of feedback that burnish read from results of tools."""
+
 
 class Asked(NamedTuple):
     """The request: its sender, its time, its model."""
@@ -74,6 +79,8 @@ class Asked(NamedTuple):
     """The program that asks, by its User-Agent: "claude-code", or the name that it gives itself. None: no name."""
     best_of: str | None = None
     """If several answers were made and the best one sent: the completion that was sent. None: it was the only one."""
+    rollout: str | None = None
+    """The rollout that it belongs to, if any."""
 
 
 class Served(NamedTuple):
@@ -120,12 +127,26 @@ class Ended(NamedTuple):
     """That model. Scores of different models can't be compared."""
 
 
+class Tokens(NamedTuple):
+    """The tokens of one completion, as the engine saw and made them."""
+
+    prompt: tuple[int, ...] = ()
+    """Ids of the rendered prompt; empty if the engine doesn't tell them (MLX)."""
+    reply: tuple[int, ...] = ()
+    """Ids of all that was generated: thoughts, calls, stop words and the end of the turn included."""
+    logprobs: tuple[float, ...] = ()
+    """One for each id of the reply, in nats, of the model's own distribution: before temperature, samplers and grammar.
+    NaN if the engine gives none for that token."""
+    missing: str | None = None
+    """Why there are none, in words; then the others are empty."""
+
+
 STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
 """Content types of streams."""
 
 
 class Wire(NamedTuple):
-    """The bytes of a request and its answer."""
+    """The bytes of a request and its answer, and the tokens in them."""
 
     request_body: bytes = b""
     """As the model saw it, less the spliced model name: `/rl` exchanges are cut out already."""
@@ -136,6 +157,8 @@ class Wire(NamedTuple):
     """"" | gzip | deflate | br | zstd."""
     traceparent: str | None = None
     """The client's span (W3C trace context); None unless traces are exported."""
+    tokens: Tokens | None = None
+    """None unless they were to be captured."""
 
     @property
     def streamed(self) -> bool:
@@ -271,6 +294,12 @@ class FeedbackDraft:
     @property
     def answer(self) -> str:
         return answer_name(self.completion_id, self.choice)
+
+    @property
+    def yields(self) -> bool:
+        """Whether it is heard only if no person said anything: a judge's word, or what burnish read from tools."""
+        read = self.source == "environment" and any(tag.startswith(SIGNAL) for tag in self.tags)
+        return self.source == "judge" or read
 
     @property
     def voice(self) -> Voice:
@@ -454,6 +483,63 @@ class Duel:
     rater: str | None = None
     feedback_id: str | None = None
     """The preference; None if the answers were found equal."""
+
+
+RolloutStatus = Literal["open", "ended", "timed_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One attempt of an agent at a task: its completions, and the rewards that the environment gave."""
+
+    id: str
+    """"ro_" + 26 characters that sort by time."""
+    created_at: float
+    """Seconds since the epoch, UTC, as the other times."""
+    ends_at: float
+    """When it times out."""
+    task: str
+    group: str | None
+    """Rollouts of one group are compared: attempts at the same thing."""
+    seed: int | None
+    tags: Mapping[str, str]
+    version: int | None
+    """The version that answers it; 0 = the base model; None = burnish doesn't choose the model."""
+    held_out: bool
+    """Nothing is learnt from it: versions are judged by it."""
+    caller: str
+    ended_at: float | None = None
+    status: RolloutStatus = "open"
+    learnt_in: str | None = None
+    """The training run that learnt from it."""
+    rewards: tuple[Reward, ...] = ()
+    """In the order in which they came."""
+    steps: tuple[Step, ...] = ()
+    """In the order in which they were logged."""
+
+    @property
+    def reward(self) -> float | None:
+        """The sum of its rewards; None if there are none."""
+        return math.fsum(each.value for each in self.rewards) if self.rewards else None
+
+
+class Step(NamedTuple):
+    """One completion of a rollout."""
+
+    completion_id: str
+    continues: str | None
+    """The completion that it goes on from. A client that rewrites its history makes a branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What an environment gave for a rollout, or for one step of it."""
+
+    created_at: float
+    value: float
+    completion_id: str | None
+    """The step: one of the rollout's completions. None: the rollout as a whole."""
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

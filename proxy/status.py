@@ -98,6 +98,8 @@ class Status:
     config: Config
     started: ManagedEngine | None
     """None if burnish didn't start the upstream."""
+    signals: Callable[[], dict[str, Any]]
+    """What was read from results of tools."""
 
     def engine_trouble(self) -> str | None:
         return (self.started and self.started.trouble) or (self.engine and self.engine.trouble()) or None
@@ -130,6 +132,8 @@ class Status:
             "counts": await (counts or log.counts)(),
             "learner": self.learner_status(),
             "instructions": await self.instructions_status(caller),
+            "signals": self.signals(),
+            "rollouts": (await log.rollout_tally())._asdict(),
         }
 
 
@@ -153,8 +157,8 @@ def status_routes(status: Status) -> Sequence[Route]:
     @described(
         "counts, [further upstreams](engines.md#several-upstreams) and what is wrong with them, live version, what the "
         "engine still needs (`engine.obstacle`), what the embedded one reads (`engine.window`), state of training and "
-        "why it waits, answers that are being written (`answering`), and of the log `waiting`, "
-        "`size_bytes`, `free_bytes`"
+        "why it waits, answers that are being written (`answering`), of the log `waiting`, `size_bytes`, `free_bytes`, "
+        "the latest [signals](signals.md), and `rollouts` that are open, or ready to be learnt from by task"
     )
     async def shown(request: Request) -> Response:
         return json_response(await status.shown(caller_of(request)))

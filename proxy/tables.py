@@ -343,6 +343,30 @@ class RewardConfig(BaseModel):
     )
 
 
+class CaptureConfig(BaseModel):
+    """The table ``[capture]``: what is kept of a completion besides its texts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: bool = Field(
+        False,
+        description="Ask the engine for the token ids and log-probabilities of each completion, and keep them. Such "
+        "requests reach the engine [changed](engines.md#token-ids).",
+    )
+
+
+class SignalsConfig(BaseModel):
+    """The table ``[signals]``: feedback from what coding agents' tools find out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(
+        False,
+        description="Read from the results of coding agents' tools whether tests passed, and whether edits were kept, "
+        "and rate the turn by it: with weight .3, and never where a person said something (docs/signals.md).",
+    )
+
+
 class ChatConfig(BaseModel):
     """The table ``[chat]``: what `burnish chat` asks for."""
 

@@ -35,6 +35,7 @@ from burnish.proxy.feedback.shapes import (
     quoted,
     regeneration_json,
     rows_json,
+    tokens_json,
     told_json,
 )
 from burnish.proxy.feedback.targets import (
@@ -47,8 +48,17 @@ from burnish.proxy.feedback.targets import (
     filters_of,
     history_filters,
     read_feedback,
+    yes_or_no,
 )
-from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
+from burnish.proxy.json_http import (
+    Body,
+    caller_of,
+    check_query,
+    json_response,
+    page_limit,
+    read_json,
+    validated,
+)
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.usability import Rules, usability
@@ -201,13 +211,20 @@ def completion_routes(
 
     @described(
         "one completion with context, reply and feedback; each piece says [whether it can "
-        "teach](rating.md#ratings-that-cant-teach), and which version learnt it",
+        "teach](rating.md#ratings-that-cant-teach), and which version learnt it. `tokens` counts [its token "
+        "ids](engines.md#token-ids) if they were captured; `?tokens=true` shows them",
         SHOWN,
+        query=("tokens",),
     )
     async def show(request: Request) -> Response:
+        check_query(request, "tokens")
+        full = yes_or_no("tokens", request.query_params.get("tokens")) or False
         found = await log.completion(request.path_params["id"])
-        next_turn = {"next_turn": await log.next_turn(found.id)}
-        return json_response(judged_json(found, rules, await fates()) | next_turn)
+        more = {
+            "next_turn": await log.next_turn(found.id),
+            "tokens": tokens_json(await log.captured_tokens(found.id), full=full),
+        }
+        return json_response(judged_json(found, rules, await fates()) | more)
 
     @described(
         "list [regenerated answers](rating.md#regenerated-answers)",

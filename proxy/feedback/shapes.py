@@ -24,6 +24,7 @@ from burnish.proxy.records import (
     Passthrough,
     Regeneration,
     Served,
+    Tokens,
     Usability,
     answer_name,
 )
@@ -76,7 +77,14 @@ JUDGED = flat(
     feedback=list_of(TOLD),
 )
 ROW = flat("CompletionRow", JUDGED, shortened=bool)
-SHOWN = flat("ShownCompletion", JUDGED, next_turn=Any)
+TOKENS = flat(
+    "ShownTokens",
+    prompt=int | list[int],
+    reply=int | list[int],
+    logprobs=optional(list[float | None]),
+    missing=str | None,
+)
+SHOWN = flat("ShownCompletion", JUDGED, next_turn=Any, tokens=TOKENS | None)
 PASSTHROUGH = flat("Passthrough", Passthrough, object=Literal["passthrough"])
 REGENERATION = flat("Regeneration", Regeneration, object=Literal["regeneration"])
 
@@ -121,6 +129,15 @@ def judged_json(completion: Completion, rules: Rules, fates: Fates) -> dict[str,
         "reason": obstacle,
         "feedback": [_heard_json(each, completion, rules, fates) for each in completion.feedback],
     }
+
+
+def tokens_json(tokens: Tokens | None, *, full: bool) -> dict[str, Any] | None:
+    """Return how many tokens were captured; ``full``: which. None: they weren't to be captured."""
+    if tokens is None:
+        return None
+    if full:
+        return tokens._asdict()
+    return {"prompt": len(tokens.prompt), "reply": len(tokens.reply), "missing": tokens.missing}
 
 
 def told_json(

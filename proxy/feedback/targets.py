@@ -184,7 +184,7 @@ def history_filters(query: Mapping[str, str]) -> Filters:
         rating=cast(RatingFilter | None, rating),
         version=None if version is None else _version(version),
         agent=query.get("agent"),
-        failed=_yes_or_no("failed", query.get("failed")),
+        failed=yes_or_no("failed", query.get("failed")),
         q=_words(query.get("q")),
     )
 
@@ -195,7 +195,8 @@ def _words(given: str | None) -> str | None:
     return given
 
 
-def _yes_or_no(name: str, given: str | None) -> bool | None:
+def yes_or_no(name: str, given: str | None) -> bool | None:
+    """Read a member of a query. Raises Unprocessable."""
     if given not in (None, "true", "false"):
         raise Unprocessable(f"{name} must be true or false, not {given[:40]!r}", param=name)
     return None if given is None else given == "true"

@@ -12,11 +12,12 @@ import time
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from burnish.proxy.access import EVERYBODY, NOBODY, STRANGER, Action, Identity
+from burnish.proxy.access import EVERYBODY, IN_ROLLOUT, NOBODY, STRANGER, Action, Identity
 from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Conflict, Forbidden, Unauthorized
-from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first
+from burnish.proxy.http.carried import in_key
+from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first, secret_in
 from burnish.proxy.http.paths import PAGE_FACTS, PAGE_FILES, purpose_of
 from burnish.proxy.http.sign_in import (
     COOKIES,
@@ -64,11 +65,12 @@ class Guard:
         public: bool = False,
         navigation: bool = False,
         proof: str | None = None,
+        rollout_key: bool = False,
     ) -> Identity:
         """Return who asks. Raises Forbidden, Unauthorized, and InvalidRequest for a path with two meanings.
 
         ``public``: a key isn't needed. ``navigation``: the user may have followed a link on another site. ``proof``:
-        that of the sign-in, if it isn't in a header.
+        that of the sign-in, if it isn't in a header. ``rollout_key``: the key of a rollout came, which somebody checks.
         """
         host = first(headers, b"host") or ""
         if not self._is_ours(host):
@@ -78,7 +80,10 @@ class Guard:
             )
         if not (navigation and first(headers, b"sec-fetch-dest") == "document"):
             self._check_origin(host, headers)
-        identity = self._identified(headers, host, first(headers, PROOF) or proof, public=public)
+        if rollout_key:
+            identity = IN_ROLLOUT
+        else:
+            identity = self._identified(headers, host, first(headers, PROOF) or proof, public=public)
         purpose_of(path)
         return identity
 
@@ -136,15 +141,16 @@ class Guard:
 
     def without_key(self, headers: RawHeaders) -> RawHeaders:
         """Drop burnish's own keys from headers that go upstream."""
-        if not self._keys:
-            return headers
-        return [(name, value) for name, value in headers if not self._is_secret(name.lower(), value)]
+        return [(name, value) for name, value in headers if not self._issecret_in(name.lower(), value)]
 
-    def _is_secret(self, name: bytes, value: bytes) -> bool:
+    def _issecret_in(self, name: bytes, value: bytes) -> bool:
         if name == b"cookie":
             # The page sends it. A browser adds those of all other servers on this host, and they are nobody's business.
             return COOKIES in value
-        return name in CREDENTIALS and self._holder(_secret(name, value)) is not None
+        if name not in CREDENTIALS:
+            return False
+        secret = secret_in(name, value)
+        return in_key(secret) is not None or self._holder(secret) is not None
 
     def _names_us(self, host: str) -> bool:
         if not _NOT_IN_HOSTS.isdisjoint(host):
@@ -172,7 +178,7 @@ class Guard:
 
     def _identified(self, headers: Named, host: str, proof: str | None, *, public: bool) -> Identity:
         """Return who the keys of a request say it is; of several keys, the one that may most."""
-        given = [_secret(name, headers[name]) for name in _KEY_HEADERS if name in headers]
+        given = [secret_in(name, headers[name]) for name in _KEY_HEADERS if name in headers]
         found = [holder for each in given if (holder := self._holder(each))]
         if proof:
             cookies = cookies_in(first(headers, b"cookie") or "", cookie_name(host))
@@ -201,10 +207,3 @@ class Guard:
 
     def _holder(self, secret: bytes) -> Identity | None:
         return next((holder for key, holder in self._keys if hmac.compare_digest(secret, key)), None)
-
-
-def _secret(name: bytes, value: bytes) -> bytes:
-    if name != b"authorization":
-        return value
-    scheme, _, token = value.partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""

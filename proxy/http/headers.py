@@ -83,3 +83,11 @@ def first(headers: Named, *names: bytes) -> str | None:
         if (value := headers.get(name)) is not None:
             return value.decode("latin-1")
     return None
+
+
+def secret_in(name: bytes, value: bytes) -> bytes:
+    """Return the key in a header; ``name`` in lower case."""
+    if name != b"authorization":
+        return value
+    scheme, _, token = value.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""

@@ -16,7 +16,7 @@ import orjson
 
 from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.ids import conversation_id as new_conversation_id
-from burnish.proxy.log import search
+from burnish.proxy.log import search, tokens
 from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import FACTS, as_json
@@ -56,6 +56,7 @@ class Intake:
         self._nodes = _Tree(connection, "node", "digest, parent, content")
         self._completions = _Rows(connection, "completion", ", ".join(COLUMNS), unless="(id)")
         self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response", large=True)
+        self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=True)
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
         self._answers: Recent[_Answer] = Recent(KNOWN)
         self._searched: list[tuple[str, bytes | None, bytes | None]] = []
@@ -65,7 +66,7 @@ class Intake:
         """Clear the caches: their rows may not be in the database any more."""
         for table in (self._contents, self._nodes):
             table.forget()
-        for rows in (self._completions, self._raw, self._passthrough):
+        for rows in (self._completions, self._raw, self._tokens, self._passthrough):
             rows.waiting.clear()
         self._answers.clear()
         self._searched.clear()
@@ -149,8 +150,10 @@ class Intake:
         if reply and completion.asked.best_of in (None, completion.id):
             here = Continuation(place.conversation_id, completion.id)
             self._answers.put(reply.key, _Answer(here, completion.asked))
+        wire = completion.wire
+        if wire.tokens:
+            self._tokens.waiting.append(tokens.row(completion.id, wire.tokens))
         if parsed.raw:
-            wire = completion.wire
             response = b"".join(wire.chunks)
             self._raw.waiting.append((completion.id, wire.request_body, wire.content_encoding, response))
 
@@ -192,7 +195,7 @@ class Intake:
         return Continuation(new_conversation_id(parsed.completion.id), None)
 
     def _flush(self) -> None:
-        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw):
+        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._tokens):
             rows.write()
         if found := search.added(self._searched):
             self._connection.execute(search.ADD, (as_json(found),))

@@ -20,6 +20,7 @@ from burnish.proxy.log import (
     queries,
     retention,
     search,
+    signals,
     store,
     transfer,
     version_facts,
@@ -27,7 +28,9 @@ from burnish.proxy.log import (
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
 from burnish.proxy.log import rewards as reward_table
+from burnish.proxy.log import rollouts as rollout_table
 from burnish.proxy.log import runs as run_table
+from burnish.proxy.log import tokens as token_table
 from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
@@ -220,9 +223,30 @@ class Log:
     edit_instruction = _writes(instruction_table.edit)
     remove_instruction = _writes(instruction_table.remove)
 
+    tokens = _reads(token_table.tokens)
+    without_tokens = _reads(token_table.without_tokens)
+    kept_tokens = _reads(token_table.kept, "lookups")
+    captured_tokens = _reads(token_table.captured, "lookups")
+
     rewarded_upto = _reads(reward_table.rewarded_upto, "learning")
     unrewarded = _reads(reward_table.unrewarded, "learning")
     set_rewards = _writes(reward_table.set_rewards)
+
+    add_rollout = _writes(rollout_table.add)
+    reward_rollout = _writes(rollout_table.reward)
+    end_rollout = _writes(rollout_table.end)
+    rollout = _reads(rollout_table.one, "lookups")
+    rollouts = _reads(rollout_table.latest)
+    earliest_rollouts = _reads(rollout_table.earliest)
+    open_rollouts = _reads(rollout_table.open_ones)
+    rollout_tally = _reads(rollout_table.tally, "lookups")
+    unlearnt_rollouts = _reads(rollout_table.unlearnt, "learning")
+    held_out_rollouts = _reads(rollout_table.held_out, "learning")
+    rollout_steps = _reads(rollout_table.steps, "learning")
+    rollouts_learnt = _writes(rollout_table.learnt)
+    last_row = _reads(signals.last_row, "learning")
+    told_results = _reads(signals.told_results, "learning")
+    branch = _reads(signals.branch, "learning")
 
     add_duel = _writes(duels.add)
     judge_duel = _writes(duels.judge)

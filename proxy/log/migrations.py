@@ -311,6 +311,54 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX completion_rewarded ON completion (rewarded_by) WHERE rewarded_by IS NOT NULL",
         ),
     ),
+    Migration(
+        "rollouts",
+        (
+            """CREATE TABLE rollout (
+                id TEXT PRIMARY KEY,
+                created_at REAL NOT NULL,
+                ends_at REAL NOT NULL,
+                task TEXT NOT NULL,
+                "group" TEXT,
+                seed INTEGER,
+                tags TEXT NOT NULL,
+                version INTEGER,
+                held_out INTEGER NOT NULL,
+                caller TEXT NOT NULL,
+                ended_at REAL,
+                status TEXT NOT NULL,
+                learnt_in TEXT
+            )""",
+            "CREATE INDEX rollout_task ON rollout (task, id)",
+            'CREATE INDEX rollout_group ON rollout ("group", id) WHERE "group" IS NOT NULL',
+            "CREATE INDEX rollout_open ON rollout (id) WHERE status = 'open'",
+            """CREATE INDEX rollout_ready ON rollout (task, id)
+                WHERE learnt_in IS NULL AND status != 'open' AND NOT held_out""",
+            """CREATE TABLE rollout_reward (
+                rollout TEXT NOT NULL,
+                created_at REAL NOT NULL,
+                value REAL NOT NULL,
+                completion_id TEXT,
+                reason TEXT
+            )""",
+            "CREATE INDEX rollout_reward_rollout ON rollout_reward (rollout)",
+            "ALTER TABLE completion ADD COLUMN rollout TEXT",
+            "CREATE INDEX completion_rollout ON completion (rollout, n) WHERE rollout IS NOT NULL",
+        ),
+    ),
+    Migration(
+        "token ids",
+        (
+            # Packed numbers; or, instead of all of them, why there are none.
+            """CREATE TABLE token_capture (
+                completion TEXT PRIMARY KEY,
+                prompt BLOB,
+                reply BLOB,
+                logprobs BLOB,
+                missing TEXT
+            )""",
+        ),
+    ),
 )
 
 

@@ -21,6 +21,8 @@ QUEUE_LIMIT_BYTES = 256 * 1024 * 1024
 """Entries that wait in memory when the disk does not take files either; beyond it the newest are dropped."""
 PACKED_BYTES = 64 * 1024
 """A longer compressed answer may be large."""
+TOKEN_BYTES = 36
+"""Python's own cost of a token id in a tuple, and of a float."""
 ENTRY_OVERHEAD_BYTES = 2048
 """Python's own cost of one entry, roughly."""
 
@@ -74,7 +76,10 @@ class Queue:
         """Add an entry, unless the queue is full."""
         size = ENTRY_OVERHEAD_BYTES
         if not isinstance(entry, Passthrough):
-            size += len(entry.wire.request_body) + sum(map(len, entry.wire.chunks))
+            wire = entry.wire
+            size += len(wire.request_body) + sum(map(len, wire.chunks))
+            if wire.tokens:
+                size += TOKEN_BYTES * (len(wire.tokens.prompt) + 2 * len(wire.tokens.reply))
         if self.size_bytes + size > QUEUE_LIMIT_BYTES:
             return False
         self.size_bytes += size

@@ -3,8 +3,8 @@
 A rating that was undone doesn't count, nor one that the same rater replaced. A rating of a turn or a conversation
 counts for all completions of its branch up to the rating, unless they have one of their own. They share its weight, so
 one opinion counts once. Comments, corrections and comparisons belong to their own completion only. Several raters give
-the weighted mean. All raters that one key names weigh together as one: a client may name as many as it likes. A judge
-is heard only of answers that no person said anything of.
+the weighted mean. All raters that one key names weigh together as one: a client may name as many as it likes. A judge,
+and what burnish read from results of tools, is heard only of answers that no person said anything of.
 
 Clients see ratings as they were given. Training uses ``for_training``, which weights raters and normalises grades.
 """
@@ -134,7 +134,7 @@ def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str
                 about[answer].append(_Share(each, each.draft.weight / len(covered)))
     by_people = _heard_from_people(about)
     found = {
-        answer: _summed(answer, [each for each in given if not (answer in by_people and each.by_judge)])
+        answer: _summed(answer, [each for each in given if not (answer in by_people and each.draft.yields)])
         for answer, given in about.items()
     }
     return {answer: rating for answer, rating in found.items() if rating.feedback_ids}
@@ -149,10 +149,6 @@ class _Share(NamedTuple):
     @property
     def draft(self) -> FeedbackDraft:
         return self.feedback.draft
-
-    @property
-    def by_judge(self) -> bool:
-        return self.draft.source == "judge"
 
 
 def _heard_from_people(about: Mapping[str, Iterable[_Share]]) -> set[str]:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from burnish.proxy.log import duels, feedback, search
+from burnish.proxy.log import duels, feedback, rollouts, search
 from burnish.proxy.log.store import as_json
 from burnish.proxy.records import answer_named
 
@@ -104,6 +104,7 @@ def forget(connection: sqlite3.Connection, caller: str) -> int:
         erase(connection, ids)
         return len(ids)
     duels.forget(connection, caller)
+    rollouts.forget(connection, caller)
     connection.execute("DELETE FROM instruction WHERE caller = ?", (caller,))
     return erase_feedback(connection, "rater = ?", caller)
 
@@ -159,12 +160,19 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
     search.remove(connection, ids)
     columns = ", ".join(("node", "prompt", *USED_BY_COMPLETIONS))
     rows = connection.execute(f"SELECT {columns} FROM completion WHERE id {among}", (ids,)).fetchall()  # noqa: S608
+    attempts = connection.execute(
+        f"SELECT DISTINCT rollout FROM completion WHERE id {among} AND rollout IS NOT NULL",  # noqa: S608
+        (ids,),
+    ).fetchall()
     erase_feedback(connection, f"completion_id {among}", ids)
     compared = f"SELECT feedback.id FROM json_each(?) JOIN feedback ON {PREFERRED_OVER.format('value')}"  # noqa: S608
     connection.execute(f"UPDATE feedback SET preferred_over = NULL WHERE id IN ({compared})", (ids,))  # noqa: S608
     duels.answers_erased(connection, ids)
-    connection.execute(f"DELETE FROM raw WHERE completion {among}", (ids,))  # noqa: S608
+    for table in ("raw", "token_capture"):
+        connection.execute(f"DELETE FROM {table} WHERE completion {among}", (ids,))  # noqa: S608
     connection.execute(f"DELETE FROM completion WHERE id {among}", (ids,))  # noqa: S608
+    if attempts:
+        rollouts.completions_erased(connection, ids, as_json(name for (name,) in attempts))
     contents = {content for _, *used in rows for content in used if content is not None}
     for node in {row[0] for row in rows if row[0] is not None}:
         contents |= _prune_path(connection, node)

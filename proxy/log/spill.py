@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import struct
 import zlib
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import orjson
 
-from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
+from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Tokens, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -190,6 +191,8 @@ def packed(entry: Entry) -> bytes:
         for part in (entry.asked, entry.served, entry.ended, entry.wire):
             facts.update(zip(part._fields, part, strict=True))
         bodies = [facts.pop("request_body"), *facts.pop("chunks")]
+        if tokens := facts.pop("tokens"):
+            facts["tokens"] = tokens._asdict()
     facts["lengths"] = list(map(len, bodies))
     try:
         encoded = orjson.dumps(facts)
@@ -217,12 +220,20 @@ def _entry(facts: dict[str, Any], bodies: list[bytes]) -> Entry:
     if "method" in facts:
         return Passthrough(**facts)
     facts |= {"request_body": bodies[0], "chunks": tuple(bodies[1:])}
+    if tokens := facts.pop("tokens", None):
+        facts["tokens"] = _tokens(**tokens)
 
     def part(kind: type[Part]) -> Part:
         return kind(**{name: facts.pop(name) for name in kind._fields if name in facts})
 
     asked, served, ended, wire = part(Asked), part(Served), part(Ended), part(Wire)
     return Completion(asked=asked, served=served, ended=ended, wire=wire, **facts)
+
+
+def _tokens(prompt: list[int], reply: list[int], logprobs: list[float | None], missing: str | None) -> Tokens:
+    """Build tokens from JSON, which has no NaN."""
+    known = (math.nan if each is None else each for each in logprobs)
+    return Tokens(tuple(prompt), tuple(reply), tuple(known), missing)
 
 
 def _renamed(facts: dict[str, Any]) -> dict[str, Any]:

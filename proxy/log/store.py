@@ -153,7 +153,7 @@ def row_of(connection: sqlite3.Connection, completion_id: str) -> Any:
 
 
 def recent_prompts(connection: sqlite3.Connection, limit: int, *, scrub: bool = True) -> list[Completion]:
-    """Return the latest whole completion of each of the latest distinct contexts.
+    """Return the latest whole completion of each of the latest distinct contexts, rollouts left out.
 
     ``scrub``: without those that hold a key or a token.
     """
@@ -161,7 +161,7 @@ def recent_prompts(connection: sqlite3.Connection, limit: int, *, scrub: bool = 
     where = """WHERE n IN (
         SELECT max(n) FROM completion
         WHERE outcome = 'complete' AND status < 400 AND reply IS NOT NULL AND node IS NOT NULL
-            AND NOT (? AND holds_credential)
+            AND NOT (? AND holds_credential) AND rollout IS NULL
         GROUP BY node ORDER BY max(n) DESC LIMIT ?
     ) ORDER BY n DESC"""
     return [reader.completion(row, full=True) for row in select(connection, where, (scrub, limit))]

@@ -37,7 +37,7 @@ FAULTS: Mapping[Fault, str] = {
 NEUTRAL = "a rating in the middle teaches only once you have given eight grades that differ"
 ON_GOOD = "only comments on answers that weren't good do"
 NO_WEIGHT = "train.rater_weights gives this rater no weight"
-OVERRULED = "a person said something of this answer, which counts instead of a judge"
+OVERRULED = "a person said something of this answer, which counts instead of a judge or a signal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ def usability(
 
 
 def overruled(draft: FeedbackDraft, completion: Completion) -> bool:
-    """Whether feedback is a judge's, and a person said something of the same answer that counts."""
-    return draft.source == "judge" and any(
+    """Whether feedback yields to people, and a person said something of the same answer that counts."""
+    return draft.yields and any(
         each.counts
         and each.feedback.draft.source in PEOPLE
         and (each.feedback.draft.choice == draft.choice or draft.completion_id != completion.id)

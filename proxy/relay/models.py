@@ -13,11 +13,11 @@ from starlette.types import Scope, Send
 
 from burnish.proxy.http.headers import by_name, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
+from burnish.proxy.relay.answers import WholeAnswer
 from burnish.proxy.relay.client import Client, stream
 from burnish.proxy.relay.flight import Ending
 from burnish.proxy.relay.outbound import Outbound
 from burnish.proxy.relay.routing import MAX_TRIES
-from burnish.proxy.relay.translated import WholeAnswer
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, is_anthropics, listed, with_models
 from burnish.proxy.surfaces.lenient import Undecodable, as_text, decode, error_in, loads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -281,12 +282,14 @@ class LearningUpstream:
         if name in (DEFAULT_MODEL, self._base):
             return await self._live(headers)
         try:
-            return self._leased(self._route.lease_version(self._version(name)))
+            return self._leased(await self._named(name))
         except (UnknownVersion, ValueError) as error:
             if name == f"{self._base}@base" and (base := await self._base_beside_live(headers)):
                 return base
             if self._plain and not name.startswith(f"{self._base}@"):
                 return await self._plain.target(model, headers)
+            if isinstance(error, UnknownVersion) and self._route.in_flight(self._version(name)):
+                raise _down(f"the engine lost {name}, which is in use: try again in a moment") from error
             raise NotFound(
                 f"there is no model {model!r}. Use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
                 code="model_not_found",
@@ -327,15 +330,20 @@ class LearningUpstream:
         except TimeoutError as error:
             if self._plain and not self._plain.is_ours:
                 return await self._bare(self._plain, headers)
-            down = Unavailable(
+            raise _down(
                 "the engine is starting again: try again in a moment. `burnish status` shows how far it is"
                 if self._plain
-                else "the engine stopped and did not come back. Run `burnish doctor` to see why",
-                code="engine_down",
-            )
-            down.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
-            raise down from error
+                else "the engine stopped and did not come back. Run `burnish doctor` to see why"
+            ) from error
         return self._leased(self._route.lease())
+
+    async def _named(self, name: str) -> Lease:
+        """Lease the version that ``name@v3`` means. Raises ValueError, UnknownVersion."""
+        version = self._version(name)
+        if self._route.live is None:  # the engine is starting again, and brings back what it served
+            with suppress(TimeoutError):
+                await self._route.wait_live(ENGINE_WAIT_S)
+        return self._route.lease_version(version)
 
     async def _base_beside_live(self, headers: RawHeaders) -> Target | None:
         """Pick the base model while a version is live: beside it, or in its process; None if the engine can't."""
@@ -403,3 +411,9 @@ def placed(base: str, path_and_query: str) -> tuple[str, str]:
         return address, (slash + below).removesuffix("/v1") + path_and_query
     inner = path_and_query.removeprefix("/v1") if path_and_query.startswith("/v1/") else path_and_query
     return address, slash + below + inner
+
+
+def _down(words: str) -> Unavailable:
+    down = Unavailable(words, code="engine_down")
+    down.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    return down

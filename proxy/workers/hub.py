@@ -24,6 +24,7 @@ from burnish.adapters.route import LiveRoute
 from burnish.proxy.config import Config
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.feedback.commands import Answer
+from burnish.proxy.http.carried import Carried, Carriers
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.page.events import Events
@@ -46,6 +47,7 @@ class Services:
     answer: Answer
     instructions: Instructions
     scores: Scores
+    rollouts: Carriers
     known: bool
     """See ``Guard.knows_engine``."""
     base: tuple[str, str, int | None] | None = None
@@ -203,6 +205,11 @@ class Hub:
             raise Unavailable("burnish is starting: try again in a moment")
         return await self._services.scores.score(*asked)
 
+    async def carried(self, rollout_id: str) -> Carried:
+        if self._services is None:
+            raise Unavailable("burnish is starting: try again in a moment")
+        return await self._services.rollouts.carried(rollout_id)
+
     async def _caught_up(self) -> Services:
         """Wait until every completion has come that a client has got an answer to."""
         async with asyncio.TaskGroup() as group:
@@ -234,7 +241,15 @@ class Worker:
             "logged": _log,
             "up": lambda _: report_up(),
         }
-        answering = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition, hub.score)
+        answering = (
+            hub.own,
+            hub.answer,
+            hub.held_up_to,
+            hub.rated_in_chat,
+            hub.addition,
+            hub.score,
+            hub.carried,
+        )
         on_request: dict[str, OnRequest] = {answer.__name__: answer for answer in answering}
         on_request["own_stream"] = partial(hub.own_stream, self)
         self.link = Link(on_message, on_request)

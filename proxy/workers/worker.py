@@ -25,6 +25,7 @@ from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
+from burnish.proxy.http.carried import Carried
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.listener import ENDLESS, tune_interpreter
@@ -176,7 +177,8 @@ class _Worker:
         if self.begun.is_set():
             self.app.use(self._own, relay)
         else:
-            self.app = App(self._guard, self._own, relay, partial(self.link.send, "refused"))
+            refused = partial(self.link.send, "refused")
+            self.app = App(self._guard, self._own, relay, _Rollouts(self.link), refused)
             self.begun.set()
 
     def capture(self, entry: Completion | Passthrough) -> None:
@@ -282,6 +284,17 @@ class _Scores:
 
     async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
         found: Scored = await self._link.ask("score", (tuple(messages), tuple(replies)))
+        return found
+
+
+class _Rollouts:
+    """The open rollouts, which the hub has."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def carried(self, rollout_id: str) -> Carried:
+        found: Carried = await self._link.ask("carried", rollout_id)
         return found
 
 

@@ -42,7 +42,12 @@ PACKED = gzip.compress(answered(assistant("packed")))
 
 async def test_a_completion_comes_back_as_it_was(log: Log):
     asked = Asked(
-        5.0, "chat", "smollm2", "ann", "s", retry=1, sub_agent=True, agent="codex", best_of="cmpl_1"
+        *(5.0, "chat", "smollm2", "ann", "s"),
+        retry=1,
+        sub_agent=True,
+        agent="codex",
+        best_of="cmpl_1",
+        rollout="ro_1",
     )
     served = Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse")
     params = {"temperature": 0.7, "tools": TOOLS}

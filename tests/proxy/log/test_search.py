@@ -115,6 +115,8 @@ async def test_what_was_logged_before_there_was_a_search_is_found(tmp_path: Path
             connection.execute(f"DROP INDEX {index}")
         for column in re.findall(r"ALTER TABLE completion ADD COLUMN (\w+)", later):
             connection.execute(f"ALTER TABLE completion DROP COLUMN {column}")
+        for table in re.findall(r"CREATE TABLE (\w+)", later):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("DELETE FROM migration WHERE number >= ?", (number,))
     async with opened(tmp_path) as log:
         assert await found(log, "slowly tea") == [name]

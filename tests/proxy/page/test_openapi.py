@@ -27,6 +27,7 @@ IN_PATH = {"n": "1", "path": "main.js", "user": "nobody"}
 UNCALLED = {
     ("GET", "/burnish/events"): "doesn't end",
     ("POST", "/burnish/train"): "tests of the learner start runs",
+    ("POST", "/burnish/adapters/{n}/judge"): "tests of the learner judge candidates",
     ("GET", "/burnish/runs/{id}"): "tests of the learner start runs",
     ("GET", "/burnish/engine"): "goes elsewhere",
     ("GET", "/burnish/doctor"): "runs a program against a burnish of its own",
@@ -102,7 +103,7 @@ async def test_it_has_exactly_the_parameters_that_are_known(http: httpx.AsyncCli
         in_query = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
         if in_query:
             refused = await http.request(method, at(path), params={"nonsense": 1})
-            known = refused.json()["error"]["message"].partition("this list knows ")[2]
+            known = refused.json()["error"]["message"].partition("this route knows ")[2]
             assert known.split(", ") == in_query, path
             lists += 1
     assert lists > 5
@@ -117,7 +118,10 @@ async def test_it_has_exactly_the_fields_of_each_body(http: httpx.AsyncClient) -
                 body["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
             ]
             fields = schema["properties"]
-            example = {name: fields[name].get("enum", ["x"])[0] for name in schema.get("required", ())}
+            example = {
+                name: 0 if fields[name].get("type") == "number" else fields[name].get("enum", ["x"])[0]
+                for name in schema.get("required", ())
+            }
             refused = await http.request(method, at(path), json=example | {"nonsense": 1})
             assert refused.status_code == 422, (path, refused.text)
             known = re.split(r"known fields: |the fields are ", refused.json()["error"]["message"])[1]
@@ -206,6 +210,11 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
         "/burnish/openapi.json", "/burnish/whoami",
     ):  # fmt: skip
         await call("GET", path)
+    rollout = await call("POST", "/v1/rollouts", body={"task": "tea", "seed": 1, "tags": {"a": "b"}})
+    await call("POST", "/v1/rollouts/{id}/reward", id=rollout["id"], body={"value": 1, "reason": "hot"})
+    await call("POST", "/v1/rollouts/{id}/end", id=rollout["id"])
+    await call("GET", "/v1/rollouts/{id}", id=rollout["id"])
+    assert (await call("GET", "/v1/rollouts"))["data"]
     pair = await call("POST", "/burnish/duels/ask", body={"prompt": "Which tea?"})
     await call("POST", "/burnish/duels", body={"id": pair["id"], "choice": "left"})
     await call("GET", "/burnish/page/{path}", path="main.js")
@@ -218,6 +227,7 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     records = (await call("GET", "/burnish/records"))["data"]
     await call("POST", "/burnish/records", body={"records": [*records[:5], {"object": "x"}], "dry_run": True})
     assert (await call("GET", "/burnish/rated"))["data"]
+    assert (await call("GET", "/burnish/rollouts"))["data"]
     await call("GET", "/burnish/users/{user}", user="local")
     await call("DELETE", "/burnish/users/{user}", user="local")
     await call("POST", "/burnish/reset", body={})
