@@ -67,10 +67,10 @@ class _Export:
             return None
         if trace := score.get("traceId"):
             found = self._last_of(lambda row: row.get("traceId") == trace)
-            return (found or str(trace), False) if found or trace in self.traces else None
+            return (found or str(trace), False) if found or str(trace) in self.traces else None
         session = score.get("sessionId")
         in_session = {name for name, (_, row) in self.traces.items() if row.get("sessionId") == session}
-        found = self._last_of(lambda row: row.get("traceId") in in_session)
+        found = self._last_of(lambda row: str(row.get("traceId")) in in_session)
         return (found or max(in_session), True) if in_session else None
 
     def _last_of(self, wanted: Any) -> str | None:

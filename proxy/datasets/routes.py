@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.datasets.records import read_record, record_json
+from burnish.proxy.datasets.rollouts import whole_rollouts
 from burnish.proxy.described import described, flat, list_of, page_of
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
@@ -90,10 +91,22 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
         found, after = await log.rated_answers(request.query_params.get("after", ""), limit, rules)
         return json_response({"data": [_rated_json(each) for each in found], "after": after})
 
+    @described(
+        "list whole [rollouts](other-trainers.md) with their steps and token ids, earliest first",
+        flat("WholeRollouts", data=list_of(dict), after=str | None),
+        query=("limit", "after", "task"),
+    )
+    async def rollouts(request: Request) -> Response:
+        limit = page_limit(request, "after", "task")
+        given = request.query_params
+        data, after = await whole_rollouts(log, given.get("after", ""), limit, given.get("task"), rules)
+        return json_response({"data": data, "after": after})
+
     return [
         Route("/burnish/records", everything, methods=["GET"]),
         Route("/burnish/records", store, methods=["POST"]),
         Route("/burnish/rated", rated, methods=["GET"]),
+        Route("/burnish/rollouts", rollouts, methods=["GET"]),
     ]
 
 
