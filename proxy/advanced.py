@@ -87,6 +87,12 @@ class AdvancedConfig(BaseModel):
     advantage_limit: float | None = _number(
         "How much one rating may count at most, in standard deviations.", gt=0, le=100
     )
+    discount: float | None = _number(
+        "An agent's reward counts so much for the step before, and again for the one before that. Below 1, attempts "
+        "that get there sooner are better ones. Unset: 1.",
+        gt=0,
+        le=1,
+    )
     teacher_samples: int | None = _number(
         "Replies that critique samples for each comment.", unit="replies", ge=1, le=64
     )

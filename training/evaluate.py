@@ -38,7 +38,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
         raise JobError(f"{job.adapter} is missing: run  python -m burnish.training train {job.path}  first")
     clear_outputs(job, "evaluation.json")
     backend = open_backend(job, spec, None)
-    before = spec.incumbent_adapter or spec.parent_adapter
+    before = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
     incumbent: Policy = job.path / before if before else "bare"
     limit = spec.hyperparameters.max_tokens
     general = _general(backend.renderer)

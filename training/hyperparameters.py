@@ -82,6 +82,8 @@ class Hyperparameters(Record):
     advantage_limit: float = Field(3.0, gt=0, le=100)
     """A normalised reward counts at most that much. With one good rating among 31 it would be 5.6: one reply would
     steer the whole run."""
+    discount: float = Field(1.0, gt=0, le=1)
+    """Of an agent's rewards, for each step that they come later. Source: Sutton and Barto, section 3.3."""
     teacher_samples: int = Field(4, ge=1, le=64)
     """Replies sampled for each comment, with the comment in the prompt."""
     teacher_kept: int = Field(2, ge=1, le=64)

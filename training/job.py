@@ -4,6 +4,7 @@
 
     job.json        JobSpec                      in
     samples.jsonl   one Sample a line            in
+    episodes.jsonl  one Episode a line           in, when an agent's rewards teach instead of feedback
     rollouts.jsonl  one Rollout a line           in, for "evaluate": replies sampled from the engine
     metrics.jsonl   one dict a step              out, appended live
     checkpoint/     see training.checkpoint      while "train" runs, and after it was killed
@@ -20,6 +21,7 @@ Importable without torch.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -40,6 +42,8 @@ from burnish.training.hyperparameters import (
 
 __all__ = [
     "OBJECTIVES",
+    "Episode",
+    "EpisodeStep",
     "Evaluation",
     "Hyperparameters",
     "JobDirectory",
@@ -80,8 +84,14 @@ class JobSpec(_Record):
     """Of the base model; None when its files do not say."""
     parent_adapter: str | None = None
     """PEFT directory whose weights training starts from; None = a fresh LoRA."""
+    parent_version: int = 0
+    """The version that training starts from; 0 = the base model."""
     incumbent_adapter: str | None = None
-    """Compared with the outcome if it isn't the parent: the live version while a run starts from the base model."""
+    """Compared with the outcome if it isn't the parent: the live version while a run starts from another one."""
+    incumbent_is_base: bool = False
+    """The base model is compared with the outcome, though training starts from an adapter."""
+    task: str | None = None
+    """The task whose rollouts teach; None: feedback teaches."""
     behaviour_adapters: dict[int, str] = {}
     """Version → PEFT directory, for every version that generated a sample. 0 (base model) needs none."""
     hyperparameters: Hyperparameters = Hyperparameters()
@@ -95,6 +105,34 @@ class JobSpec(_Record):
     """"auto", "cpu", "cuda", "cuda:N", "mps" or "shared"; see training.device."""
     quantize: Quantize = "none"
     """Format of the base weights during training; other than "none" on CUDA only."""
+
+
+class EpisodeStep(_Record):
+    """One completion of an agent."""
+
+    completion_id: str
+    messages: tuple[dict[str, Any], ...]
+    """As of a Sample, and so are the next ones."""
+    tools: tuple[dict[str, Any], ...] = ()
+    reply: dict[str, Any]
+    finished: bool
+    behaviour_version: int | None
+    reward: float = Field(default=0.0, allow_inf_nan=False)
+    """Given for this step."""
+    prompt_ids: tuple[int, ...] = ()
+    """As the engine saw them; empty: not captured."""
+    reply_ids: tuple[int, ...] = ()
+
+
+class Episode(_Record):
+    """One rollout that has ended. A line of ``episodes.jsonl``."""
+
+    rollout: str
+    group: str
+    """Episodes of one group are compared."""
+    reward: float = Field(allow_inf_nan=False)
+    """Given for the episode as a whole."""
+    steps: tuple[EpisodeStep, ...]
 
 
 class Sample(_Record):
@@ -176,6 +214,10 @@ class TrainResult(_Record):
     """The samples from which nothing was learnt, by ``completion_id``, and why."""
     rewards: str | None = None
     """Where the rewards of a policy gradient came from, in words."""
+    episodes: int = 0
+    """Of an agent, given to the run."""
+    reward: float | None = None
+    """Their mean; None without episodes."""
     stopped_early: str | None
     """Why training stopped before its last step, if it did."""
     metrics: dict[str, float]
@@ -237,12 +279,15 @@ class JobDirectory:
         Raises JobError.
         """
         spec = self.spec().model_copy(update={"run_id": ""}).model_dump_json()
-        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}".encode()).hexdigest()
+        played = "".join(each.model_dump_json() for each in self.episodes())
+        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}{played}".encode()).hexdigest()
 
-    def write_job(self, spec: JobSpec, samples: list[Sample]) -> None:
+    def write_job(self, spec: JobSpec, samples: list[Sample], episodes: Sequence[Episode] = ()) -> None:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write_lines("samples.jsonl", samples)
+        if episodes:
+            self._write_lines("episodes.jsonl", episodes)
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
     def write_rollouts(self, rollouts: list[Rollout]) -> None:
@@ -253,6 +298,10 @@ class JobDirectory:
 
     def samples(self) -> list[Sample]:
         return self._read_lines("samples.jsonl", Sample)
+
+    def episodes(self) -> list[Episode]:
+        """Read episodes.jsonl; without such a file there are none."""
+        return self._read_lines("episodes.jsonl", Episode) if (self.path / "episodes.jsonl").exists() else []
 
     def rollouts(self) -> list[Rollout]:
         return self._read_lines("rollouts.jsonl", Rollout)
@@ -270,7 +319,7 @@ class JobDirectory:
         name = "result.json" if isinstance(record, TrainResult) else "evaluation.json"
         durable.replace(self.path / name, record.model_dump_json(indent=1))
 
-    def _write_lines(self, name: str, records: list[Sample] | list[Rollout]) -> None:
+    def _write_lines(self, name: str, records: Sequence[_Record]) -> None:
         durable.replace(self.path / name, "".join(record.model_dump_json() + "\n" for record in records))
 
     def _text(self, name: str) -> str:

@@ -20,6 +20,7 @@ from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import LeftOut, batches
 from burnish.training.device import framework_here
+from burnish.training.episodes import mean_reward
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, TrainResult
 from burnish.training.lessons import rehearsal
@@ -46,7 +47,8 @@ def train(job: JobDirectory) -> TrainResult:
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
     checkpoint, left_out = Checkpoint(job), LeftOut(Counter(spec.left_out))
     chosen = [sample for sample in samples if not sample.held_out]
-    stages = course(Task(job, spec, chosen))  # before anything is loaded
+    episodes = job.episodes()
+    stages = course(Task(job, spec, chosen, episodes))  # before anything is loaded
     if spec.objective not in OBJECTIVES:
         loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
@@ -67,6 +69,8 @@ def train(job: JobDirectory) -> TrainResult:
         unlearnt=left_out.answers,
         steps=len(steps),
         rewards=stages.rewards,
+        episodes=len(episodes),
+        reward=mean_reward(episodes),
         stopped_early=stopped,
         metrics={name: value for name, value in steps[-1].items() if name not in PLACE} if steps else {},
         seconds=time.monotonic() - started,

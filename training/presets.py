@@ -128,6 +128,10 @@ Rehearsal preserves the rest, so a run may go further: brief, seed 1, .725 satis
 .15, .875 at .2.
 """
 
+PLAYED: MappingProxyType[str, Any] = MappingProxyType({"epochs": 2, "batch_size": 16, "kl_beta": 0.02})
+"""Values for an agent's rewards. Its distance is measured from where the run starts, and rounds follow each other, so
+each may be short; a step over few attempts would be mostly chance."""
+
 # Where the learning rates above were measured: the small model.
 MEASURED_HIDDEN = 576
 # "LoRA Without Regret" (Thinking Machines, 2025): with alpha fixed the best rate of a LoRA hardly depends on its rank,
@@ -168,17 +172,21 @@ def hyperparameters(
     size: ModelSize | None = None,
     *,
     instructed: bool = False,
+    played: bool = False,
     **own: Any,
 ) -> Hyperparameters:
     """Return the preset for a model of this size (None: as for the small one) with the user's own values over it.
 
-    ``instructed``: whether all prompts have a system message (the function ``instructed``).
+    ``instructed``: whether all prompts have a system message (the function ``instructed``). ``played``: whether an
+    agent's rewards teach.
     Raises ValueError when there is no such preset, or a value is wrong (pydantic names the field).
     """
     if preset not in OVERRIDES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(get_args(Preset))}")
     rehearses = instructed and objective != "critique" and own.get("rehearsed") != 0
     needed = dict(INSTRUCTED if rehearses else {}) | BY_OBJECTIVE.get(objective, {})
+    if played:
+        needed |= PLAYED
     chosen = Hyperparameters(**needed | OVERRIDES[preset])
     return Hyperparameters(**chosen.model_dump() | (_scaled(chosen, size) if size else {}) | own)
 

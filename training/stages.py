@@ -12,8 +12,10 @@ from functools import partial
 from burnish.adapters.rewards import RewardModel
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.dataset import LeftOut
+from burnish.training.episodes import FOR_EPISODES, episode_lessons
+from burnish.training.errors import NotTrainable
 from burnish.training.hyperparameters import POLICY_GRADIENT
-from burnish.training.job import JobDirectory, JobSpec, Sample
+from burnish.training.job import Episode, JobDirectory, JobSpec, Sample
 from burnish.training.lessons import check_teachable, imitation, lessons, logged_answers
 from burnish.training.policy_gradient import lessons_from, sampled
 from burnish.training.reward import Rewarding, rewarding
@@ -22,6 +24,7 @@ from burnish.training.reward import Rewarding, rewarding
 WARM_SHARE = 0.5
 # Rounds and stages draw from different dice, and batches of different stages are shuffled differently.
 SEEDS_A_STAGE = 1000
+FROM_AGENT = "given to an agent by its environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Task:
     spec: JobSpec
     samples: Sequence[Sample]
     """Those that it may train on."""
+    episodes: Sequence[Episode] = ()
+    """If there are some, the run learns from them alone."""
 
 
 Learn = Callable[[TrainerBackend, LeftOut], list[Lesson]]
@@ -61,6 +66,8 @@ class Course:
 def course(task: Task) -> Course:
     """Return the stages of a run. Raises NotTrainable when its samples can't teach."""
     spec, samples, stages = task.spec, task.samples, []
+    if task.episodes:
+        return Course(tuple(_of_episodes(task)), FROM_AGENT)
     config, imitated = spec.hyperparameters, set[str]()
     if config.warm_start and (shown := demonstrations(samples)):
         imitated |= {each.completion_id for each in shown}
@@ -78,6 +85,22 @@ def course(task: Task) -> Course:
         imitated |= {each.completion_id for each in good}
         stages.append(Stage(config.warm_epochs, config.kl_stop, partial(imitation, spec, good)))
     return Course(tuple(stages), rewards.words if rewards else None, frozenset(imitated))
+
+
+def _of_episodes(task: Task) -> Iterator[Stage]:
+    config, objective = task.spec.hyperparameters, task.spec.objective
+    if objective not in FOR_EPISODES:
+        raise NotTrainable(
+            f"rewards of an agent are learnt by {', '.join(FOR_EPISODES)}, and not by {objective}"
+        )
+    yield Stage(config.epochs, config.kl_stop, partial(episode_lessons, task.job, task.spec, task.episodes))
+    if config.successes and objective in POLICY_GRADIENT:
+        yield Stage(config.warm_epochs, config.kl_stop, partial(_succeeded, task))
+
+
+def _succeeded(task: Task, backend: TrainerBackend, left_out: LeftOut) -> list[Lesson]:
+    spec = task.spec.model_copy(update={"objective": "sft"})
+    return episode_lessons(task.job, spec, task.episodes, backend, LeftOut())
 
 
 def demonstrations(samples: Sequence[Sample]) -> list[Sample]:

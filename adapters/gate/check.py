@@ -39,6 +39,8 @@ class Limits:
     """Prompts that both versions answered."""
     min_compared: int = 24
     """Prompts whose two replies the preference model compares."""
+    min_attempts: int = 16
+    """Held-out seeds that both versions played."""
     # There are two proofs, so each gets half of an error rate of 1 in 20 …
     confidence: float = 0.975
     """Of the one-sided bounds of the proofs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from burnish.adapters.replies import Call, Tool, broken, left_in_text
 from burnish.adapters.rewards import RatedReply
@@ -78,6 +79,17 @@ class CommentFit:
         return self.candidate_pmi - self.incumbent_pmi
 
 
+class Attempted(NamedTuple):
+    """The rewards that both versions got as an agent, on one held-out seed."""
+
+    candidate: float
+    incumbent: float
+
+    @property
+    def gain(self) -> float:
+        return self.candidate - self.incumbent
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """A simple fact that both versions were asked for, and whether each answered right."""
@@ -107,6 +119,8 @@ class Evidence:
     """The same under the base model."""
     weight_change: float
     """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
+    attempts: tuple[Attempted, ...] | None = None
+    """None: it didn't learn from an agent's rewards."""
 
     def pairs(self) -> list[Pair]:
         """Pair the replies to the same prompt, sorted by prompt ID."""

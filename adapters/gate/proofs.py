@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from burnish.adapters.gate.check import Check, Limits, too_few_replies
-from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Pair
+from burnish.adapters.gate.evidence import Attempted, CommentFit, Evidence, HeldOutReply, Pair
 from burnish.adapters.gate.intervals import Interval, mean_gain, preference_margin, uncertain_gain
 from burnish.adapters.rewards import PreferenceModel
 from burnish.adapters.rewards.views import Seen
@@ -25,6 +25,11 @@ _LIKED = {
     None: "You wouldn't surely like its replies better, {judged}.",
     False: "You would like its replies less, {judged}.",
 }
+_EARNS = {
+    True: "It gets more reward than the version before on {count} held-out seeds",
+    None: "It doesn't reliably get more reward than the version before on {count} held-out seeds",
+    False: "It gets less reward than the version before on {count} held-out seeds",
+}
 _FITS = {
     True: "Its replies fit your comments better than those of the version before",
     None: "Its replies don't reliably fit your comments better than those of the version before",
@@ -36,11 +41,15 @@ def proofs(
     evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None, limits: Limits
 ) -> list[Check]:
     """Return one check for each way; ``pairs`` are those that both answered in text."""
-    return [
+    found = [
         _ratings(evidence.held_out, limits),
         _preference_model(preference_model, pairs, limits),
         _comments(evidence.comments, limits),
     ]
+    if evidence.attempts is None:
+        return found
+    # What people said proves nothing of an agent's task; it may still speak against a version.
+    return [_rewards(evidence.attempts, limits), *(check for check in found if check.passed is False)]
 
 
 def gains(
@@ -85,6 +94,19 @@ def _preference_model(
     gain = uncertain_gain(found, again, limits)
     text = _LIKED[gain.sign].format(judged=_JUDGED_BY[preference_model.view])
     return _proof("preference_model", text, passed=gain.sign, value=gain.lower)
+
+
+def _rewards(attempts: Sequence[Attempted], limits: Limits) -> Check:
+    if len(attempts) < limits.min_attempts:
+        text = (
+            f"Too few held-out seeds to judge by: {len(attempts)} were played with both versions, "
+            f"{limits.min_attempts} needed."
+        )
+        return _proof("rewards", text)
+    gain = mean_gain([each.gain for each in attempts], limits)
+    figures = f"{gain.estimate:+.3f} an attempt ({gain.lower:+.3f} to {gain.upper:+.3f})"
+    finding = _EARNS[gain.sign].format(count=len(attempts))
+    return _proof("rewards", f"{finding}: {figures}.", passed=gain.sign, value=gain.lower)
 
 
 def _comments(comments: Sequence[CommentFit], limits: Limits) -> Check:

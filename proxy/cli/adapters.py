@@ -14,6 +14,7 @@ from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.explain import explain
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json, short, version_name
+from burnish.proxy.cli.watch import FAILED, demand_ending, follow, print_ending
 
 
 class Format(StrEnum):
@@ -44,6 +45,12 @@ STYLES = {
 }
 
 
+def learnt_from(version: dict[str, Any]) -> str:
+    if version["episodes"]:
+        return f"{version['episodes']} rollouts, mean reward {version['reward']:.2f}"
+    return "1 rating" if version["ratings"] == 1 else f"{version['ratings']} ratings"
+
+
 @app.command("list")
 def list_(url: Url = None, as_json: Json = False) -> None:
     """List all versions."""
@@ -51,7 +58,7 @@ def list_(url: Url = None, as_json: Json = False) -> None:
     if printed_json(found, as_json):
         return
     waits = found.get("waiting")
-    columns = ("version", "state", "from", "ratings", "why")
+    columns = ("version", "state", "from", "learnt from", "why")
     table = Table(*columns, box=None, header_style="dim", pad_edge=False)
     base = "[bold green]live[/]" if found["live"] == 0 else "[dim]available[/]"
     table.add_row("base", base, "", "", "[dim]the base model[/]")
@@ -61,7 +68,7 @@ def list_(url: Url = None, as_json: Json = False) -> None:
             f"v{each['version']}",
             f"[{STYLES.get(state, '')}]{state}[/]",
             version_name(each["parent"]),
-            str(each["ratings"]),
+            learnt_from(each),
             short(each["reason"], 100),
         )
     console.print(table)
@@ -82,7 +89,7 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
         metrics = manifest["metrics"]
         console.print(
             f"[dim]made {manifest['created_at']} by {manifest['run_id']} from {version_name(manifest['parent'])}, "
-            f"{len(manifest['feedback_ids'])} ratings, {manifest['objective']}, {metrics.get('seconds', 0):.0f} s, "
+            f"{learnt_from(version)}, {manifest['objective']}, {metrics.get('seconds', 0):.0f} s, "
             f"{metrics.get('peak_rss_bytes', 0) / 1e9:.2f} GB[/]"
         )
     if version.get("verdict"):
@@ -109,6 +116,26 @@ def promote(
     path = "promote" if number is None else f"{read_number(number)}/promote"
     body = {"force": force, "reason": reason}
     _changed(Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{path}", body), as_json)
+
+
+@app.command()
+def judge(
+    number: Number,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Have the gate judge a candidate once more, such as after held-out rollouts."""
+    proxy = Proxy(url)
+    started = proxy.post(f"/burnish/adapters/{read_number(number)}/judge", {})
+    if not wait:
+        if not printed_json(started, as_json):
+            console.print("judging has begun; to watch it: [cyan]burnish watch[/]")
+        return
+    run = follow(proxy, started["run_id"], quiet=as_json)
+    if not printed_json(run, as_json) and run["status"] not in FAILED:
+        print_ending(run)
+    demand_ending(run)
 
 
 @app.command()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import typer
 from rich.markup import escape
@@ -19,6 +19,7 @@ from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.importing import Importing, Report, read_files
 from burnish.proxy.cli.keep import new_file
 from burnish.proxy.cli.terminal import Json, Url, console, errors, printed_json
+from burnish.proxy.datasets import atif, trl_rollouts, verifiers
 from burnish.proxy.datasets.making import read_metric
 from burnish.proxy.datasets.reading import FORMATS, OWN
 from burnish.proxy.datasets.writing import TRL_TYPES, written
@@ -28,6 +29,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 RECORDS_A_PAGE = 200
 CONVERSATIONS_A_PAGE = 50
 """Each comes with the whole contexts of its rated answers."""
+ROLLOUTS_A_PAGE = 10
+"""Each comes with the whole context of each step, and its token ids."""
 SHOWN_PROBLEMS = 20
 """Lines that can't be read, and are named."""
 
@@ -38,7 +41,26 @@ class ExportFormat(StrEnum):
     KTO = "kto"
     TRL = "trl"
     JSONL = "jsonl"
+    TRL_ROLLOUTS = "trl-rollouts"
+    VERIFIERS = "verifiers"
+    ATIF = "atif"
 
+
+class RolloutFormat(NamedTuple):
+    """How rollouts become lines."""
+
+    called: str
+    """What a line is."""
+    lines: Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]]
+    why_not: Callable[[Mapping[str, Any]], str | None] = lambda rollout: None
+    """Why a rollout can't become any."""
+
+
+ROLLOUTS = {
+    ExportFormat.TRL_ROLLOUTS: RolloutFormat("sequences", trl_rollouts.lines, trl_rollouts.why_not),
+    ExportFormat.VERIFIERS: RolloutFormat("episodes", verifiers.lines),
+    ExportFormat.ATIF: RolloutFormat("trajectories", atif.lines),
+}
 
 ImportFormat = StrEnum("ImportFormat", {name: name for name in (OWN, *FORMATS)})  # type: ignore[misc]
 
@@ -47,11 +69,16 @@ ImportFormat = StrEnum("ImportFormat", {name: name for name in (OWN, *FORMATS)})
 def export(
     name: Annotated[
         ExportFormat,
-        typer.Option("--as", help="sft, dpo, kto: datasets; trl: TRL's three files; jsonl: everything."),
+        typer.Option(
+            "--as",
+            help="sft, dpo, kto: datasets; trl: TRL's three files; jsonl: everything; trl-rollouts, verifiers, atif: "
+            "rollouts for other trainers.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="The file to create (trl: the folder). By default standard output.")
     ] = None,
+    task: Annotated[str | None, typer.Option(help="Of rollouts: only those of this task.")] = None,
     url: Url = None,
 ) -> None:
     """Write a dataset from the log, one JSON object per line.
@@ -59,6 +86,8 @@ def export(
     What is left out, and why, is counted on standard error.
     """
     proxy = Proxy(url)
+    if task is not None and name not in ROLLOUTS:
+        raise WrongUsage(f"--task is for {', '.join(ROLLOUTS)}: answers of --as {name.value} have no task")
     if name is ExportFormat.TRL:
         if out is None:
             raise WrongUsage("--as trl writes three files: name a folder with --out")
@@ -68,6 +97,8 @@ def export(
         file = stack.enter_context(new_file(out)) if out else sys.stdout
         if name is ExportFormat.JSONL:
             _report(_export_everything(proxy, file), Counter())
+        elif name in ROLLOUTS:
+            _export_rollouts(proxy, file, ROLLOUTS[name], task)
         else:
             _export_datasets(proxy, {name.value: file})
 
@@ -81,6 +112,23 @@ def _export_everything(proxy: Proxy, file: TextIO) -> Counter[str]:
             _write(file, each)
             kinds[each["object"]] += 1
     return kinds
+
+
+def _export_rollouts(proxy: Proxy, file: TextIO, form: RolloutFormat, task: str | None) -> None:
+    kinds: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    after: str | None = ""
+    while after is not None:
+        page = proxy.get("/burnish/rollouts", after=after, limit=ROLLOUTS_A_PAGE, task=task)
+        for rollout in page["data"]:
+            if reason := rollout["obstacle"] or form.why_not(rollout):
+                left_out[reason] += 1
+                continue
+            for line in form.lines(rollout):
+                _write(file, line)
+                kinds[form.called] += 1
+        after = page["after"]
+    _report(kinds, left_out)
 
 
 def _export_trl(proxy: Proxy, folder: Path) -> None:

@@ -75,6 +75,8 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     else:
         for check in (machine.memory, machine.model, machine.engine, machine.trainer):
             yield check(config)
+    if config.signals.enabled:
+        yield machine.signals()
     yield from (
         network.further_of(running) if isinstance(running, network.Running) else network.further(config)
     )

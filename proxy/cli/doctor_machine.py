@@ -94,6 +94,10 @@ def clock(config: Config) -> Finding:
     )
 
 
+def signals() -> Finding:
+    return Finding("ok", "signals", "on: results of coding agents' tools rate their turns")
+
+
 def memory(config: Config) -> Finding:
     free = available_bytes()
     if free is None:

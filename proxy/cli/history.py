@@ -24,6 +24,7 @@ from burnish.proxy.cli.terminal import (
     verdict,
     version_name,
 )
+from burnish.proxy.records import SIGNAL
 
 SHOWN_LEAST = 20
 """Fewest characters of a question and of an answer, however narrow the terminal is."""
@@ -183,6 +184,9 @@ def _facts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     ]
     if tokens:
         yield "tokens", " + ".join(tokens)
+    if captured := found["tokens"]:
+        counts = f"{captured['prompt']} of the prompt + {captured['reply']} of the reply"
+        yield "token ids", escape(f"none: {captured['missing']}") if captured["missing"] else counts
     yield "ended", _ended(found) or escape(found["finish_reason"] or found["outcome"])
     if found["rated"]:
         yield "rating", rated(found)
@@ -227,7 +231,7 @@ def _list(completion: dict[str, Any]) -> None:
     for each in completion["feedback"]:
         if each["undone_at"]:
             continue
-        if each["comment"] or each["correction"] or each["preferred_over"] or each["reason"]:
+        if any(each[name] for name in ("comment", "correction", "preferred_over", "reason")) or _read(each):
             why = f" – {_teaches(each)}" if each["reason"] else ""
             console.print(f"  [dim]feedback ›[/] {_said(each, SHOWN_OF_COMMENT)}{why}", soft_wrap=True)
 
@@ -242,9 +246,16 @@ def _said(feedback: dict[str, Any], limit: int) -> str:
         f"“{texts['comment']}”" if feedback["comment"] else "",
         f"wanted: “{texts['correction']}”" if feedback["correction"] else "",
         f"better than {texts['preferred_over']}" if feedback["preferred_over"] else "",
+        f"({escape(_read(feedback))})" if _read(feedback) else "",
         f"[dim]by {texts['rater']}[/]" if feedback["rater"] != "local" else "",
     ]
     return " ".join(filter(None, parts))
+
+
+def _read(feedback: dict[str, Any]) -> str:
+    """Return what burnish read from results of tools, if the feedback comes from that."""
+    kind, *words = feedback["tags"] or [""]
+    return " ".join(words) if kind.startswith(SIGNAL) and feedback["source"] == "environment" else ""
 
 
 def _teaches(feedback: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from rich.markup import escape
@@ -24,6 +25,17 @@ def status(url: Url = None, as_json: Json = False) -> None:
     for name, text in _lines(state, proxy.url):
         table.add_row(name, text)
     console.print(table)
+
+
+def _rollouts(rollouts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Nothing learns from them by itself, so it is said that they wait."""
+    under_way = [f"{rollouts['open']} under way"] if rollouts["open"] else []
+    ready = [
+        f"{count} of the task {escape(repr(task))} teach with [cyan]burnish train --rollouts {escape(quote(task))}[/]"
+        for task, count in rollouts["ready"].items()
+    ]
+    lines = [*under_way, *ready]
+    return [("rollouts" if not place else "", line) for place, line in enumerate(lines)]
 
 
 def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
@@ -68,6 +80,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
     if state["instructions"]["on"] or state["instructions"]["count"]:
         lines.append(("instructions", _instructions(state["instructions"])))
+    lines += _signals(state["signals"])
+    lines += _rollouts(state["rollouts"])
     if run := learner.get("run"):
         lines.append(("progress", f"{described(run)}; to watch it: burnish watch"))
     for trouble in (state["engine"]["trouble"], state["log"]["trouble"]):
@@ -104,6 +118,16 @@ def _instructions(instructions: dict[str, Any]) -> str:
     if instructions["on"]:
         return f"{count} in the system prompt: burnish instructions"
     return f"you have {count}, but they are off: set instructions = true to add them to the system prompt"
+
+
+def _signals(signals: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what was read from results of tools, and the latest result that can't be trusted."""
+    if not signals["on"]:
+        return []
+    given = f"on: {signals['given']} ratings by results of tools, {signals['withheld']} withheld"
+    withheld = [each for each in signals["latest"] if each["good"] is None][-1:]
+    why = [f"no good rating for {each['completion_id']}: {escape(each['words'])}" for each in withheld]
+    return [("signals", given), *(("", each) for each in why)]
 
 
 def _live(live: dict[str, Any], replicas: int) -> str:

@@ -32,14 +32,30 @@ def train(
             help="Imitate demonstrations, learn a reward model from the ratings, then train against it.",
         ),
     ] = False,
+    rollouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK", help="Learn from the rewards of this task's rollouts, and not from ratings."
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For this run, instead of train.objective.")
+    ] = None,
+    judge: Annotated[
+        bool, typer.Option(help="Judge the version; otherwise it stays a candidate that nobody has judged.")
+    ] = True,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    proxy, wanted = Proxy(url), {"force": force, "refresh": refresh, "rlhf": rlhf}
+    asked = {"rollouts": rollouts, "objective": objective}
+    wanted = {"force": force, "refresh": refresh, "rlhf": rlhf, "judge": judge} | {
+        name: value for name, value in asked.items() if value is not None
+    }
+    proxy = Proxy(url)
     if dry_run:
         _dry_run(proxy, wanted, as_json)
         return
-    started = _started(proxy, wanted, attach=wait and not refresh and not rlhf)
+    started = _started(proxy, wanted, attach=wait and not (refresh or rlhf or any(asked.values())))
     run_id = started["run_id"]
     if not as_json:
         for warning in started.get("warnings", ()):
@@ -56,7 +72,7 @@ def train(
     demand_ending(run)
 
 
-def _started(proxy: Proxy, wanted: dict[str, bool], *, attach: bool) -> dict[str, Any]:
+def _started(proxy: Proxy, wanted: dict[str, Any], *, attach: bool) -> dict[str, Any]:
     """Start a run; with ``attach``, one that is under way will do. Raises CommandFailed."""
     try:
         return dict(proxy.post("/burnish/train", wanted))
@@ -76,7 +92,7 @@ def resume(url: Url = None) -> None:
     console.print(f"resumed: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
 
 
-def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
+def _dry_run(proxy: Proxy, wanted: dict[str, Any], as_json: bool) -> None:
     plan = proxy.post("/burnish/train", wanted | {"dry_run": True})
     if printed_json(plan, as_json):
         return
@@ -85,10 +101,11 @@ def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
     console.print(f"{would}: {escape(plan['why'])}")
     console.print(f"automatic training: {escape(plan['by_itself'])}")
     comments = f", {plan['comments']} with a comment" if plan["comments"] else ""
+    data = f"{on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, test on {plan['held_out']} more"
+    if plan["episodes"]:
+        data = f"{plan['episodes']} rollouts"
     console.print(
-        f"train on {on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, "
-        f"test on {plan['held_out']} more, objective {plan['objective']}, "
-        f"starting from {version_name(plan['parent'] or 0)}"
+        f"train on {data}, objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
     )
     for line in (plan["note"], left_out(plan)):
         if line:
@@ -110,4 +127,6 @@ def _ratings_used(result: dict[str, Any] | None) -> list[str]:
     if result is None:
         return []
     new = f"trained on {result['ratings'] - result['replayed']} new ratings{_replayed(result)}"
+    if result["episodes"]:
+        new = f"trained on {result['episodes']} rollouts, mean reward {result['reward']:.3f}"
     return [new, *filter(None, (left_out(result),))]

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from burnish.adapters import examples
 from burnish.adapters.errors import IllegalTransition, NeedsRestart
 from burnish.adapters.gate import Evidence, Verdict, judge
+from burnish.adapters.gate.evidence import Attempted
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.sleep import while_asleep
@@ -25,15 +26,17 @@ from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.pairs import kept_pairs
+from burnish.proxy.learner.played import Logged, attempts, no_rollout, played
 from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
 from burnish.proxy.tables import TrainConfig
 from burnish.training.device import main_memory, model_size
-from burnish.training.errors import JobError
+from burnish.training.errors import JobError, NotTrainable
 from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import (
+    Episode,
     Hyperparameters,
     JobDirectory,
     JobSpec,
@@ -52,6 +55,8 @@ logger = logging.getLogger(__name__)
 KEPT_JOBS = 10
 # With ratings of one kind only the pull to the base model keeps the replies fluent.
 ONE_SIDED_KL_BETA = 0.1
+FOR_AGENTS: Objective = "rloo"
+"""Learns from an agent's rewards if the settings name no policy gradient."""
 # A trainer beside the server: half of the cores serve on.
 CORES_SHARE = 2
 # An engine that died comes back in two seconds; a busy machine takes longer.
@@ -75,6 +80,19 @@ class Wanted:
     """From the base model, on all ratings, whatever the live version has learnt."""
     rlhf: bool = False
     """A warm start on demonstrations, a reward model from the ratings, then a policy gradient against it."""
+    objective: Objective | None = None
+    """Instead of ``train.objective``."""
+    rollouts: str | None = None
+    """Learn from the rollouts of this task, and not from ratings."""
+    judge: bool = True
+    """False: the version stays a candidate, to be judged later."""
+    version: int | None = None
+    """Train nothing: judge this candidate."""
+
+    @property
+    def by_ratings(self) -> bool:
+        """Whether there must be ratings of both kinds."""
+        return self.rollouts is None and self.version is None
 
 
 AS_SET = Wanted()
@@ -93,6 +111,9 @@ class Plan:
     spec: JobSpec
     rated: tuple[RatedCompletion, ...]
     """All rated completions that can be learnt from, including those that were."""
+    episodes: tuple[Episode, ...] = ()
+    """If there are some, the run learns from them alone."""
+    judge: bool = True
 
     @property
     def note(self) -> str | None:
@@ -211,16 +232,58 @@ class Cycle:
     async def plan(self, run_id: str, wanted: Wanted = AS_SET) -> Plan:
         """Plan a run; writes nothing. Raises AdapterError, Unavailable."""
         rated = await self._rated()
+        if wanted.rollouts is not None:
+            rollouts = await self.log.unlearnt_rollouts(wanted.rollouts)
+            steps = await self.log.rollout_steps([each.id for each in rollouts])
+            logged = Logged(rollouts, steps, await self.log.tokens(list(steps)))
+            return await asyncio.to_thread(self._plan_rollouts, run_id, rated, wanted, logged)
         return await asyncio.to_thread(self._plan, run_id, rated, wanted)
 
-    def _plan(self, run_id: str, rated: Sequence[RatedCompletion], wanted: Wanted) -> Plan:
-        incumbent = self.registry.live()
-        learnt = frozenset[str]() if wanted.refresh else self.learnt()
-        versions = {
+    def _plan_rollouts(
+        self,
+        run_id: str,
+        rated: Sequence[RatedCompletion],
+        wanted: Wanted,
+        logged: Logged,
+    ) -> Plan:
+        """Raises NotTrainable, AdapterError."""
+        versions = self._usable()
+        found = played(logged, export.Policies(self.swap.host.base_digest, versions))
+        if not found.episodes:
+            raise NotTrainable(no_rollout(wanted.rollouts))
+        incumbent, objective = self.registry.live(), wanted.objective or self.train.objective
+        if wanted.objective is None and objective not in POLICY_GRADIENT:
+            objective = FOR_AGENTS
+        settings, notes = self._hyperparameters(objective, played=True)
+        behaviour = {each.behaviour_version for one in found.episodes for each in one.steps} - {None, 0}
+        spec = self._spec(
+            run_id=run_id,
+            objective=objective,
+            parent_adapter=self._adapter(found.parent),
+            parent_version=found.parent,
+            incumbent_adapter=self._adapter(incumbent) if incumbent != found.parent else None,
+            incumbent_is_base=incumbent == BASE_VERSION,
+            behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(filter(None, behaviour))},
+            hyperparameters=settings,
+            notes=tuple(notes),
+            left_out=dict(found.left_out),
+            task=wanted.rollouts,
+        )
+        usable = tuple(each for each in rated if not each.fault)
+        return Plan(run_id, found.parent, incumbent, (), spec, usable, found.episodes, wanted.judge)
+
+    def _usable(self) -> dict[int, AdapterVersion]:
+        """Return the versions of this base model that have weights, by number."""
+        return {
             version.number: version
             for version in self.registry.versions()
             if version.manifest.base_digest == self.swap.host.base_digest and version.state != "pruned"
         }
+
+    def _plan(self, run_id: str, rated: Sequence[RatedCompletion], wanted: Wanted) -> Plan:
+        incumbent = self.registry.live()
+        learnt = frozenset[str]() if wanted.refresh else self.learnt()
+        versions = self._usable()
         samples, objective = self._samples(rated, learnt, versions, wanted)
         settings, notes = self._hyperparameters(
             objective,
@@ -236,6 +299,7 @@ class Cycle:
             run_id=run_id,
             objective=objective,
             parent_adapter=self._adapter(parent),
+            parent_version=parent,
             incumbent_adapter=self._adapter(incumbent) if incumbent != parent else None,
             behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(behaviour)},
             hyperparameters=settings,
@@ -243,7 +307,7 @@ class Cycle:
             left_out=export.left_out(rated, learnt),
         )
         usable = tuple(each for each in rated if not each.fault)
-        return Plan(run_id, parent, incumbent, tuple(samples), spec, usable)
+        return Plan(run_id, parent, incumbent, tuple(samples), spec, usable, judge=wanted.judge)
 
     def _samples(
         self,
@@ -255,7 +319,9 @@ class Cycle:
         """Return the ready and the replayed samples, and the objective for them."""
         policies = export.Policies(self.swap.host.base_digest, versions)
         samples = export.samples(rated, learnt, policies)
-        objective = choose(samples) if self.train.objective == "auto" else self.train.objective
+        objective = wanted.objective or self.train.objective
+        if objective == "auto":
+            objective = choose(samples)
         if wanted.rlhf and objective not in POLICY_GRADIENT:
             objective = "ppo"
         new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
@@ -293,9 +359,18 @@ class Cycle:
         await self._run_step("train", job)
         version = await in_one_thread(self._register, job, plan)
         logger.info("%s is trained and stored: %s", version_label(version.number), _outcome(job.result()))
-        ended = await self._decide(job, plan, version, report)
+        if plan.episodes:
+            await self.log.rollouts_learnt([each.rollout for each in plan.episodes], plan.run_id)
+        ended = await (self._decide(job, plan, version, report) if plan.judge else self._put_by(version))
         Phases(job.phases).begin("ended")
         return ended
+
+    async def _put_by(self, version: AdapterVersion) -> Ended:
+        """Leave a candidate unjudged, as the user wants."""
+        number = version.number
+        why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
+        await asyncio.to_thread(self.registry.record, number, "candidate", why, awaits="judgement")
+        return Ended("candidate", why, number)
 
     async def _rated(self) -> list[RatedCompletion]:
         return await self.log.rated(
@@ -317,10 +392,12 @@ class Cycle:
     def _plan_of(self, job: JobDirectory, version: AdapterVersion, rated: Sequence[RatedCompletion]) -> Plan:
         """Return the plan of a run that ended before its verdict. Raises JobError, AdapterError."""
         spec, live = job.spec(), self.registry.live()
-        if (spec.incumbent_adapter or spec.parent_adapter) != self._adapter(live):
+        before = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
+        if before != self._adapter(live):
             raise IllegalTransition(f"{version_label(live)} went live meanwhile; train again")
         usable = tuple(each for each in rated if not each.fault)
-        return Plan(spec.run_id, version.manifest.parent, live, tuple(job.samples()), spec, usable)
+        samples, episodes = tuple(job.samples()), tuple(job.episodes())
+        return Plan(spec.run_id, version.manifest.parent, live, samples, spec, usable, episodes)
 
     async def _decide(self, job: JobDirectory, plan: Plan, version: AdapterVersion, report: Report) -> Ended:
         """Judge a candidate; if it passes, make it live."""
@@ -383,7 +460,13 @@ class Cycle:
         return None
 
     def _hyperparameters(
-        self, objective: Objective, *, one_sided: bool, instructed: bool, rlhf: bool
+        self,
+        objective: Objective,
+        *,
+        one_sided: bool = False,
+        instructed: bool = True,
+        rlhf: bool = False,
+        played: bool = False,
     ) -> tuple[Hyperparameters, list[str]]:
         """Return the settings of a run within the limits of the engine, and notes on what burnish chose or changed."""
         own = self.train.overrides()
@@ -391,7 +474,9 @@ class Cycle:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
         if rlhf:
             own = {"warm_start": True, "rewards": "model"} | own
-        chosen = hyperparameters(self.train.preset, objective, self._size, instructed=instructed, **own)
+        chosen = hyperparameters(
+            self.train.preset, objective, self._size, instructed=instructed, played=played, **own
+        )
         notes = reasons(self._size, chosen, own)
         if rlhf:
             notes.append(
@@ -407,7 +492,7 @@ class Cycle:
         self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in sorted(self.jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
             shutil.rmtree(old, ignore_errors=True)
-        job.write_job(plan.spec, list(plan.samples))
+        job.write_job(plan.spec, list(plan.samples), plan.episodes)
         self._take_over(job)
 
     def _take_over(self, job: JobDirectory) -> None:
@@ -461,8 +546,16 @@ class Cycle:
         )
         await self._run_step("evaluate", job)
         phases.begin("judging")
-        found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated))
+        agent = await self._attempts(plan, version.number)
+        found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated), agent)
         return await asyncio.to_thread(self.gate, found)
+
+    async def _attempts(self, plan: Plan, candidate: int) -> tuple[Attempted, ...] | None:
+        """Return what candidate and incumbent got on held-out seeds; None if no agent's rewards were learnt from."""
+        if plan.spec.task is None:
+            return None
+        found = await self.log.held_out_rollouts(plan.spec.task, (candidate, plan.incumbent))
+        return attempts(found, candidate, plan.incumbent)
 
 
 def _said(samples: Iterable[Sample]) -> list[str]:

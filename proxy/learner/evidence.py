@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from burnish.adapters.gate import Evidence, Known, SampledReply
+from burnish.adapters.gate.evidence import Attempted
 from burnish.adapters.rewards import RatedReply, last_question, text_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, Rollout
 
 
 def evidence(
-    evaluation: Evaluation, rollouts: Sequence[Rollout], known: Sequence[Known], rated: Sequence[RatedReply]
+    evaluation: Evaluation,
+    rollouts: Sequence[Rollout],
+    known: Sequence[Known],
+    rated: Sequence[RatedReply],
+    attempts: tuple[Attempted, ...] | None,
 ) -> Evidence:
+    """``attempts``: None if the version didn't learn from an agent's rewards."""
     related = {(each.policy, each.prompt_id): each.pmi for each in evaluation.related}
     sampled = {
         policy: tuple(
@@ -42,6 +48,7 @@ def evidence(
         general_loss=evaluation.general_loss,
         general_loss_reference=evaluation.general_loss_reference,
         weight_change=evaluation.weight_change,
+        attempts=attempts,
     )
 
 

@@ -22,6 +22,7 @@ from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.curve import Curve, curve_of
 from burnish.proxy.learner.cycle import AS_SET, Cycle, Wanted
 from burnish.proxy.learner.machine import UNKNOWN, Meter
+from burnish.proxy.learner.played import no_rollout
 from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, State, decide, warnings
 from burnish.proxy.learner.surroundings import Surroundings
@@ -212,10 +213,17 @@ class Learner:
         request, decision = await self._requested(wanted)
         if not decision.start:
             raise _not_started(decision)
+        if wanted.rollouts is not None and not await self._cycle.log.unlearnt_rollouts(wanted.rollouts):
+            raise Conflict(f"no run was started: {no_rollout(wanted.rollouts)}", code="not_started")
         if self._request is None:
             self._request = request
             self._changed.set()
         return await asyncio.shield(self._request.started)
+
+    async def judge_now(self, number: int) -> str:
+        """Judge a candidate once more; return the ID of its run. Raises NotFound, Conflict, Unavailable."""
+        await asyncio.to_thread(self._versions.check_candidate, number)
+        return await self.train_now(Wanted(version=number))
 
     async def warnings(self) -> list[str]:
         """Return what speaks against a run that the user asks for."""
@@ -240,6 +248,7 @@ class Learner:
             "replayed": len(plan.training) - len(new),
             "left_out": plan.spec.left_out,
             "held_out": len(plan.held_out),
+            "episodes": len(plan.episodes),
             "parent": plan.parent,
             "objective": plan.spec.objective,
             "hyperparameters": plan.spec.hyperparameters.model_dump(mode="json"),
@@ -343,16 +352,33 @@ class Learner:
     async def _run(self, reason: str, request: _Request | None) -> None:
         """Carry one run out and record how it ended."""
         wanted = request.wanted if request else AS_SET
+        if request and wanted.version is not None:
+            await self._judge(wanted.version, request)
+            return
         ready = self._counting.ready(refresh=wanted.refresh)
         runs = self._runs
         async with self._recorded():
-            run = await runs.start(reason, ready.good + ready.bad + ready.neutral)
+            count = ready.good + ready.bad + ready.neutral if wanted.by_ratings else 0
+            run = await runs.start(reason, count)
             if request:
                 request.settle(run.id)
             plan = await self._cycle.plan(run.id, wanted)
             if plan.note:
                 await runs.add_note(plan.note)
             await runs.conclude(await self._cycle.run(plan, runs.report))
+
+    async def _judge(self, number: int, request: _Request) -> None:
+        """Judge a candidate because the user asked for it."""
+        try:
+            version = await asyncio.to_thread(self._cycle.registry.get, number)
+            await self._runs.resume(version.manifest.run_id, number)
+        except (AdapterError, BurnishError, OSError) as error:
+            known = isinstance(error, BurnishError)
+            request.settle(error if known else Conflict(f"v{number} can't be judged: {error}"))  # type: ignore[arg-type]
+            return
+        async with self._recorded():
+            request.settle(version.manifest.run_id)
+            await self._runs.conclude(await self._cycle.judge_again(version, self._runs.report))
 
     async def _judge_again(self, interrupted: Sequence[AdapterVersion]) -> None:
         """Judge the candidates that burnish left without a verdict when it stopped, each once more."""
@@ -423,7 +449,8 @@ class Learner:
             machine=self._around.machine,
             needed_bytes=self._around.needed_bytes,
             asked=request is not None,
-            one_sided=bool(request and request.wanted.force),
+            one_sided=bool(request and (request.wanted.force or request.wanted.objective == "sft")),
+            by_ratings=request is None or request.wanted.by_ratings,
             paused=self._pause_file.exists(),
             untrainable=self._cycle.untrainable,
         )

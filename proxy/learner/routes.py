@@ -32,6 +32,7 @@ from burnish.proxy.learner.version_details import details, summary
 from burnish.proxy.log import Day, Log
 from burnish.proxy.plain import Line
 from burnish.proxy.records import Run
+from burnish.training.job import Objective
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
@@ -56,6 +57,12 @@ class TrainRequest(Body):
     """Train from the base model on all ratings, whatever the live version has learnt."""
     rlhf: StrictBool = False
     """Imitate demonstrations, learn a reward model from the ratings, then train against it."""
+    objective: Objective | None = None
+    """For this run, instead of ``train.objective``."""
+    rollouts: Annotated[Line, Field(max_length=MAX_REASON, strict=True)] | None = None
+    """The task whose rollouts teach, instead of ratings."""
+    judge: StrictBool = True
+    """False: leave the version unjudged, as a candidate."""
 
 
 class PromoteRequest(Body):
@@ -106,6 +113,8 @@ VERSION = flat(
     created_at=str,
     objective=str,
     ratings=int,
+    episodes=int,
+    reward=float | None,
 )
 LIVE = flat("Live", live=int, previous=int | None, note=str | None)
 
@@ -122,14 +131,21 @@ def learner_routes(
 
 def _run_routes(learner: Learner, log: Log) -> list[Route]:
     @described(
-        "start a run; all are booleans. With `dry_run` only see what it would do",
+        "start a run. `rollouts` is the [task whose rewards teach](agents-that-learn.md), `objective` a name. With "
+        "`dry_run` only see what it would do",
         dict[str, Any],
         body=TrainRequest,
         statuses=(200, 202),
     )
     async def train(request: Request) -> Response:
         body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
-        wanted = Wanted(body.force, body.refresh, body.rlhf)
+        if body.rollouts is not None and (body.refresh or body.rlhf):
+            raise Unprocessable(
+                "rollouts can't be combined with refresh or rlhf: those are about ratings", param="rollouts"
+            )
+        wanted = Wanted(
+            **{name: getattr(body, name) for name in type(body).model_fields if name != "dry_run"}
+        )
         if body.dry_run:
             plan = await learner.dry_run(wanted)
             return json_response(plan)
@@ -223,7 +239,16 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
         await learner.rollback(body.to, body.reason)
         return _live(registry)
 
+    @described(
+        "judge a candidate once more, such as after [held-out seeds](agents-that-learn.md#held-out-seeds) were played",
+        flat("Judging", run_id=str),
+        statuses=(202,),
+    )
+    async def judge(request: Request) -> Response:
+        return json_response({"run_id": await learner.judge_now(request.path_params["n"])}, 202)
+
     return [
+        Route("/burnish/adapters/{n:int}/judge", judge, methods=["POST"]),
         Route("/burnish/adapters", adapters, methods=["GET"]),
         Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
         Route("/burnish/adapters/promote", promote, methods=["POST"]),

@@ -84,7 +84,8 @@ class Runs:
         label = version_label(ended.version)
         shown = "a candidate" if ended.status == "candidate" else ended.status
         logger.info("%s is %s: %s", label, shown, ended.reason)
-        await self._store(replace(run, status=ended.status, reason=ended.reason, ended_at=time.time()))
+        found = replace(run, status=ended.status, reason=ended.reason, version=ended.version)
+        await self._store(replace(found, ended_at=time.time()))
 
     async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
         """End the run without a verdict. If it failed, reject its candidate; if not, the next start judges it."""

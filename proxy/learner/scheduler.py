@@ -53,6 +53,8 @@ class State:
     """The user asked for a run now."""
     one_sided: bool = False
     """The user accepts one-sided data."""
+    by_ratings: bool = True
+    """Whether the run that is asked for learns from ratings."""
     paused: bool = False
     """The user wants no run that starts by itself."""
     untrainable: str | None = None
@@ -148,7 +150,7 @@ def _never(state: State, train: TrainConfig) -> str | None:
         return f"this model can't learn: {state.untrainable}"
     if state.active:
         return f"{state.active} is under way. To watch it: burnish watch"
-    if state.paired:
+    if state.paired or not state.by_ratings:
         return None
     if not state.good and not state.bad and not state.comments:
         return "no rating is ready: rate some answers good and some bad"

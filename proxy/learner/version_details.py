@@ -29,6 +29,8 @@ def summary(version: AdapterVersion) -> dict[str, Any]:
         "created_at": manifest.created_at,
         "objective": manifest.objective,
         "ratings": len(manifest.feedback_ids),
+        "episodes": manifest.metrics.get("episodes", 0),
+        "reward": manifest.metrics.get("reward"),
     }
 
 

@@ -105,6 +105,16 @@ class Versions:
         candidates = [each for each in self._registry.versions() if each.state == "candidate"]
         return [each for each in candidates if not self._unjudged(each)]
 
+    def check_candidate(self, number: int) -> None:
+        """Raise NotFound or Conflict if there is no such candidate."""
+        version = self._get(number)
+        state = version.state if version else "live"
+        if state != "candidate":
+            raise Conflict(
+                f"{version_label(number)} is no candidate, but {state}: only candidates can be judged",
+                code="no_candidate",
+            )
+
     def unjudged(self) -> list[AdapterVersion]:
         """Return the candidates that the gate hasn't judged, oldest first. Raises CorruptAdapter."""
         return [version for version in self._registry.versions() if self._unjudged(version)]

@@ -285,7 +285,7 @@ async def test_what_was_sampled_is_judged() -> None:
     found, _, _ = await sampled(
         answers({"content": None, "tool_calls": [BAD_CALL]}), CALLS, with_tools(MAX_WITH_TOOLS)
     )
-    verdict = judge(evidence(MEASURED, both(found), (), ()))
+    verdict = judge(evidence(MEASURED, both(found), (), (), None))
     assert verdict.outcome == "rejected"
     assert "12 of 12 (0 before)" in verdict.reason
     assert '→ weather({"city)' in [each.after for each in verdict.examples]

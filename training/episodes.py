@@ -1,0 +1,207 @@
+"""Episodes of agents → lessons: credit for each step, compared within a group of attempts. Knows no framework.
+
+A step is worth what came from then on: its own reward and the later ones, discounted, and the reward of the episode as
+a whole, which comes with the last step. It is compared with the other attempts of its group at the same step. An
+attempt that ended earlier counts with its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from statistics import fmean
+from typing import NamedTuple
+
+from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
+from burnish.training.dataset import LeftOut, leave_out
+from burnish.training.errors import JobError, NotTrainable
+from burnish.training.hyperparameters import POLICY_GRADIENT
+from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, JobSpec, Objective
+from burnish.training.policy_gradient import EQUAL_WITHIN, advantages, check_finite
+from burnish.training.rendering import Rendered, Renderer, Unrenderable
+from burnish.training.teachable import unteachable
+
+ALONE = "no second attempt of its group to compare with"
+ALIKE = "all attempts of its group got the same reward"
+MIDDLING = "no better and no worse than the other attempts at this step"
+WORSE = "worse than the other attempts at this step, and so nothing to imitate"
+FOR_EPISODES = (*POLICY_GRADIENT, "sft")
+"""Objectives that learn from an agent's rewards. "sft" imitates the steps that went better than the others."""
+MOST_WEIGHT = 3.0
+"""Of a step that is imitated; the mean is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """A step, and how much better than the others it went on."""
+
+    step: EpisodeStep
+    worth: float
+    advantage: float
+
+
+class Tried(NamedTuple):
+    """An attempt, and what each of its steps was worth."""
+
+    episode: Episode
+    worths: Sequence[float]
+
+    def worth(self, at: int) -> float:
+        return self.worths[min(at, len(self.worths) - 1)]
+
+
+def worths(episode: Episode, discount: float) -> list[float]:
+    """Return what each step was worth: the rewards from then on, and that of the episode as a whole."""
+    later, found = episode.reward, []
+    for step in reversed(episode.steps):
+        found.append(step.reward + later)
+        later = discount * found[-1]
+    return found[::-1]
+
+
+def valued(
+    episodes: Sequence[Episode], objective: Objective, config: Hyperparameters, left_out: LeftOut
+) -> list[Valued]:
+    """Return the steps that teach something. Raises NotTrainable if a reward isn't a number."""
+    tried = [Tried(each, worths(each, config.discount)) for each in episodes if each.steps]
+    check_finite([worth for each in tried for worth in each.worths])
+    groups = list(_comparable(tried, objective, left_out))
+    places = [(group, at) for group in groups for at in range(max(len(each.worths) for each in group))]
+    compared = [[each.worth(at) for each in group] for group, at in places]
+    differing = [place for place, values in enumerate(compared) if _differ(values) or len(values) == 1]
+    pulls = dict(
+        zip(
+            differing,
+            advantages(objective, [compared[place] for place in differing], config.advantage_limit),
+            strict=True,
+        )
+    )
+    found = []
+    for place, (group, at) in enumerate(places):
+        for number, (episode, _) in enumerate(group):
+            if at >= len(episode.steps):
+                continue
+            if place in pulls and pulls[place][number]:
+                found.append(Valued(episode.steps[at], compared[place][number], pulls[place][number]))
+            else:
+                left_out.add(MIDDLING, episode.steps[at].completion_id)
+    return found
+
+
+def _comparable(tried: Iterable[Tried], objective: Objective, left_out: LeftOut) -> Iterator[list[Tried]]:
+    """Yield the groups of which something can be learnt; attempts of the others are counted, not steps.
+
+    PPO compares an attempt without others with those of other groups.
+    """
+    by_group = sorted(tried, key=lambda each: each.episode.group)
+    for _, members in groupby(by_group, key=lambda each: each.episode.group):
+        group = list(members)
+        ways = [[each.worth(at) for each in group] for at in range(max(len(each.worths) for each in group))]
+        if len(group) == 1 and objective != "ppo":
+            left_out.counts[ALONE] += 1
+        elif len(group) > 1 and not any(map(_differ, ways)):
+            left_out.counts[ALIKE] += len(group)
+        else:
+            yield group
+
+
+def _differ(values: Sequence[float]) -> bool:
+    return max(values) - min(values) > EQUAL_WITHIN
+
+
+def episode_lessons(
+    job: JobDirectory, spec: JobSpec, episodes: Sequence[Episode], backend: TrainerBackend, left_out: LeftOut
+) -> list[Lesson]:
+    """Return a lesson for each step that teaches. Raises NotTrainable, JobError.
+
+    Its distance is measured from the policy at the start of the run, as in a trust region: an agent's task may need
+    another form of answer than the base model's, and the gate looks at that distance elsewhere.
+    """
+    imitates = spec.objective == "sft"
+    steps = valued(episodes, "rloo" if imitates else spec.objective, spec.hyperparameters, left_out)
+    found: list[tuple[Valued, Rendered]] = []
+    for each in _better(steps, left_out) if imitates else steps:
+        try:
+            found.append((each, tokens(each.step, backend.renderer, spec.hyperparameters.max_tokens)))
+        except Unrenderable as error:
+            name = each.step.completion_id
+            leave_out(f"completion {name}", error, left_out, name)
+    if not found:
+        raise NotTrainable(
+            "nothing can be compared: play each group several times, so that some attempts get more reward than others"
+        )
+    start = backend.logps([rendered for _, rendered in found], "trained")
+    behaviour = _behaviour(job, spec, found, start, backend)
+    return [
+        Lesson(
+            spec.objective,
+            (
+                Reply(
+                    rendered,
+                    (1.0 if imitates else each.advantage,) * len(rendered.reply),
+                    each.advantage > 0,
+                    each.advantage if imitates else 1.0,
+                    behaved,
+                    started,
+                ),
+            ),
+            reward=each.worth,
+        )
+        for (each, rendered), behaved, started in zip(found, behaviour, start, strict=True)
+    ]
+
+
+def _better(steps: Sequence[Valued], left_out: LeftOut) -> list[Valued]:
+    """Return the steps that went better than the others; their advantages become weights with a mean of about 1.
+
+    Source: reward-weighted regression, Peters and Schaal 2007 (doi:10.1145/1273496.1273590), with a linear weight.
+    """
+    good = [each for each in steps if each.advantage > 0]
+    for each in steps:
+        if each.advantage <= 0:
+            left_out.add(WORSE, each.step.completion_id)
+    mean = fmean(each.advantage for each in good) if good else 1.0
+    return [replace(each, advantage=min(MOST_WEIGHT, each.advantage / mean)) for each in good]
+
+
+def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
+    """Return a step as the engine saw it, else rendered anew. Raises Unrenderable."""
+    if step.reply_ids and step.prompt_ids:
+        room = max_tokens - len(step.reply_ids)
+        if room < 1:
+            raise Unrenderable(
+                "the reply is too long", f"it has {len(step.reply_ids)} tokens, max_tokens is {max_tokens}"
+            )
+        return Rendered(step.prompt_ids[-room:], step.reply_ids)
+    if why := unteachable(step.messages, step.reply):
+        raise Unrenderable(why)
+    return renderer.conversation(step.messages, step.tools, step.reply, step.finished, max_tokens)
+
+
+def _behaviour(
+    job: JobDirectory,
+    spec: JobSpec,
+    found: Sequence[tuple[Valued, Rendered]],
+    start: Sequence[Logps],
+    backend: TrainerBackend,
+) -> list[Logps]:
+    """Score each step under the version that took it; ``start``: the scores by the one that training starts from."""
+    scored = list(start)
+    for version in {each.step.behaviour_version for each, _ in found} - {spec.parent_version, None}:
+        places = [p for p, (each, _) in enumerate(found) if each.step.behaviour_version == version]
+        policy: Policy = "bare"
+        if version:
+            if version not in spec.behaviour_adapters:
+                raise JobError(f"version {version} took a step, but job.json names no adapter for it")
+            policy = job.path / spec.behaviour_adapters[version]
+        again = backend.logps([found[place][1] for place in places], policy)
+        for place, logps in zip(places, again, strict=True):
+            scored[place] = logps
+    return scored
+
+
+def mean_reward(episodes: Sequence[Episode]) -> float | None:
+    """Return the mean of all that episodes were given; None if there are none."""
+    totals = [episode.reward + sum(step.reward for step in episode.steps) for episode in episodes]
+    return fmean(totals) if totals else None
