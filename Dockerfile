@@ -11,6 +11,7 @@ COPY src src
 COPY proxy proxy
 COPY training training
 COPY adapters adapters
+COPY agents agents
 RUN uv venv /opt/burnish \
     && uv pip install --no-cache --python /opt/burnish/bin/python --torch-backend "${TORCH_BACKEND}" \
         --constraints constraints.txt '.[train]'

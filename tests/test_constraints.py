@@ -14,7 +14,11 @@ def test_every_package_of_the_development_profile_and_of_the_cloud_extra_is_pinn
     extras = project["project"]["optional-dependencies"]
     named = [
         *project["project"]["dependencies"],
-        *(requirement for extra in ("train", "demo", "cloud") for requirement in extras[extra]),
+        *(
+            requirement
+            for extra in ("train", "demo", "cloud", "agents", "tensorboard")
+            for requirement in extras[extra]
+        ),
         *project["dependency-groups"]["dev"],
     ]
     lines = (ROOT / "constraints.txt").read_text().splitlines()

@@ -18,7 +18,7 @@ from tests.support.burnish import Burnish, running
 pytestmark = pytest.mark.package
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("proxy", "training", "adapters")
+ROOMS = ("proxy", "training", "adapters", "agents")
 PROGRAM = ("__init__.py", "__main__.py", "py.typed")
 UV = Path(sys.executable).with_name("uv")
 LIMIT_S = 280
