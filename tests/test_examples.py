@@ -15,12 +15,23 @@ import httpx
 import pytest
 
 from burnish.proxy.config import load_config
+from examples.coding_agent import TOYS, Toy, passes, written
 from tests.support.burnish import running
 from tests.support.inprocess import behind
 from tests.support.upstream import completion, reply
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+MENDED = {
+    "leap": "def is_leap(year): return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)",
+    "clamp": "def clamp(number, low, high): return max(low, min(high, number))",
+    "words": "def words(text): return text.split()",
+}
+"""The toy repositories of the coding agent, as they should be."""
 SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
+LONGER = {"measured.py": 100} | dict.fromkeys(
+    ("coding_agent.py", "blackjack.py", "text_world.py", "quest.py", "learning_agents.py"), 250
+)
+"""Lines of examples that bring an environment along."""
 # Training a tiny model takes seconds; importing torch twice on two busy cores takes longer.
 RUN_LIMIT_S = 240
 
@@ -185,5 +196,16 @@ def test_the_list_names_every_example_and_each_is_short() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     for example in (each for each in EXAMPLES.rglob("*.*") if each.suffix in (".py", ".mjs", ".toml")):
         assert f"({example.relative_to(EXAMPLES)})" in listed
-        most = 100 if example.name == "measured.py" else 45
+        most = LONGER.get(example.name, 45)
         assert len(example.read_text(encoding="utf-8").splitlines()) <= most
+
+
+@pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
+def test_no_toy_repository_passes_before_it_is_mended_nor_by_a_trick(toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / f"test_{toy.name}.py").write_text(written(toy))
+    tricks = ("import os; os._exit(0)", "import sys; sys.stdout.write('OK'); raise SystemExit(0)", "")
+    for code in (toy.code, *tricks):
+        (tmp_path / f"{toy.name}.py").write_text(code)
+        assert not passes(tmp_path, toy), code
+    (tmp_path / f"{toy.name}.py").write_text(MENDED[toy.name])
+    assert passes(tmp_path, toy)

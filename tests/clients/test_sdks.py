@@ -6,15 +6,18 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
 from tests.clients.sdk import Program, Sdk, SdkModel, Talk, running_sdk, sdk_model
 from tests.support.burnish import Burnish, running
-from tests.support.scripted_model import ERRORS, RETRY_AFTER
+from tests.support.scripted_model import RETRY_AFTER
 from tests.support.wires import Says
 
+REFUSALS = (HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR)
+"""An SDK names an error for each."""
 PYTHON = ("sdks/bin/python", "programs.py")
 PYTHON_2 = ("sdks-openai2/bin/python", "programs.py")
 NODE = ("node_modules/.bin/node", "programs.mjs")
@@ -172,7 +175,7 @@ def test_answers_that_read_alike(talk: Talk) -> None:
 def test_errors_are_its_own(talk: Talk) -> None:
     """What the upstream refuses is what the SDK says; a rating after it means the answer before."""
     first = talk.ask([], question(), answer())
-    for status, expected in zip(ERRORS, talk.sdk.errors, strict=True):
+    for status, expected in zip(REFUSALS, talk.sdk.errors, strict=True):
         error = talk.fail(first.history, question(), status)
         assert (error["type"], error["status"]) == (expected, status), error["message"]
         assert f"refused with {status}" in error["message"]
