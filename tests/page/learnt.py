@@ -1,6 +1,6 @@
 """A burnish with versions, made by the real parts: log, registry, gate. No training, so a test has it in seconds.
 
-v1 was put to use and answers now; v2 failed the checks; v3 passed them and waits.
+v1 was put to use and answers now; v2 learnt from an agent's rewards and failed the checks; v3 passed them and waits.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ async def _made(log: Log, data: Path, folder: Path) -> tuple[str, str]:
     runs = [ids.run_id() for _ in range(3)]
     taught: list[dict[str, Any]] = [
         {"feedback_ids": tuple(feedback for _, feedback in rated), "unlearnt": {rated[0][0]: DOUBTED}},
-        {"parent": 1},
+        {"parent": 1, "objective": "rloo", "metrics": {"episodes": 96, "reward": 0.25}},
         {"parent": 1},
     ]
     for seed, (run, facts) in enumerate(zip(runs, taught, strict=True), 1):
         adapter = write_peft(folder / f"made-{seed}", random_lora(seed))
-        register(registry, adapter, digest, run_id=run, objective="mis_po", **facts)
+        register(registry, adapter, digest, run_id=run, **{"objective": "mis_po"} | facts)
     passed, failed = judge(LIKED), judge(replace(HEALTHY, candidate=DAMAGE["repetitive"]))
     _judged(registry, 1, passed, **{PASSED_AGAINST: 0})
     registry.record(1, "live", f"passed the gate: {passed.reason}")

@@ -52,6 +52,24 @@ async def test_what_is_missing_until_the_next_training_is_counted(page: Page, le
     await expect(page.get_by_text(learner["reason"][1:])).to_be_visible()
 
 
+async def test_rollouts_that_wait_are_named_with_the_command_that_learns_from_them(
+    page: Page, learnt: Learnt
+) -> None:
+    made = (await learnt.client.post("/v1/rollouts", json={"task": "sort tickets"})).json()
+    answer = await learnt.client.post(
+        "/v1/chat/completions",
+        json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
+        headers={"authorization": f"Bearer {made['api_key']}"},
+        timeout=120,
+    )
+    rewarded = await learnt.client.post(f"/v1/rollouts/{made['id']}/reward", json={"value": 1})
+    ended = await learnt.client.post(f"/v1/rollouts/{made['id']}/end")
+    assert answer.is_success and rewarded.is_success and ended.is_success
+    await page.goto(f"{learnt.url}/#/learning")
+    said = "1 rollout of the task “sort tickets” can be learnt from: burnish train --rollouts 'sort tickets'"
+    await expect(page.get_by_text(said)).to_be_visible()
+
+
 async def test_an_earlier_training_is_shown_and_says_that_no_curve_is_kept(
     page: Page, learnt: Learnt
 ) -> None:

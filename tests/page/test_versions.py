@@ -32,6 +32,7 @@ async def test_the_timeline_shows_every_version_and_its_state(page: Page, learnt
     for row, words in (
         (0, "waits for you"),
         (1, "failed the checks"),
+        (1, "96 rollouts, mean reward 0.25 · from v1"),
         (2, "answers now"),
         (2, "6 ratings · good and bad answers · from the base model"),
     ):
@@ -63,7 +64,7 @@ async def test_a_version_tells_who_taught_it_what_it_doubted_and_what_the_checks
     await page.goto(f"{learnt.url}/#/versions/1")
     await expect(page.get_by_role("row", name="ann 2 2")).to_be_visible()
     await expect(page.get_by_role("row", name="bob 1 1")).to_be_visible()
-    await page.get_by_text("1 rated answer taught it nothing").click()
+    await page.get_by_text("1 answer taught it nothing").click()
     doubted = page.get_by_role("link", name="Doubtful question 0?")
     await expect(doubted).to_contain_text(DOUBTED)
     assert await doubted.get_attribute("href") == f"#/live/{learnt.unlearnt}"

@@ -50,7 +50,9 @@ def test_without_a_burnish_it_says_whether_one_could_start() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    assert f"127.0.0.1:{port} is free" in examine(env={"BURNISH_PORT": port})["proxy"][1]
+    found = examine(env={"BURNISH_PORT": port, "BURNISH_SIGNALS__ENABLED": "true"})
+    assert f"127.0.0.1:{port} is free" in found["proxy"][1]
+    assert found["signals"] == ("ok", "on: results of coding agents' tools rate their turns")
 
 
 def test_a_taken_port_is_told_with_its_holder() -> None:

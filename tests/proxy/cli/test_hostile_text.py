@@ -106,6 +106,7 @@ async def test_nor_do_versions_and_runs_of_somebody_elses_burnish() -> None:
     check = {"kind": "sound", "name": "kl", "passed": False, "text": HOSTILE}
     example = {"prompt": HOSTILE, "why": HOSTILE, "before": HOSTILE, "after": HOSTILE}
     version = {"version": 1, "name": HOSTILE, "state": "live", "reason": HOSTILE, "parent": 0, "ratings": 1}
+    version["episodes"] = 0
     groups = [{"kind": "sound", "title": HOSTILE}]
     verdict = {
         "outcome": "rejected",

@@ -1,8 +1,9 @@
-// Rated answers that taught a version nothing, and why.
+// Answers that taught a version nothing, and why.
 import { html, useState } from "../lib.js";
 import { address } from "../router.js";
 import { Loaded, useLoaded } from "./load.js";
 import { line } from "./text.js";
+import { count } from "./words.js";
 
 const SHOWN = 20; // each costs a request
 
@@ -11,7 +12,7 @@ export function Unlearnt({ unlearnt }) {
   const [open, setOpen] = useState(false);
   const found = Object.entries(unlearnt);
   if (!found.length) return null;
-  const what = found.length === 1 ? "1 rated answer taught it nothing" : `${found.length} rated answers taught it nothing`;
+  const what = `${count(found.length, "answer")} taught it nothing`;
   return html`<details onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary>${what}</summary>
     ${open && html`<ul class="rows unlearnt">${found.slice(0, SHOWN).map(([id, why]) => html`<li key=${id}><${Answer} id=${id} why=${why} /></li>`)}</ul>`}

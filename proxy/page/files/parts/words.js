@@ -9,9 +9,18 @@ const OBJECTIVES = {
   critique: "comments",
   hybrid: "ratings and comments",
   imported: "training elsewhere",
+  ppo: "rewards",
+  rloo: "rewards",
+  grpo: "rewards",
+  gspo: "rewards",
 };
 
 export const learntBy = (objective) => OBJECTIVES[objective] ?? objective;
+
+// What taught a version: an agent's attempts with their mean reward, else ratings.
+export function taughtBy({ ratings, episodes, reward }) {
+  return episodes ? `${count(episodes, "rollout")}, mean reward ${reward.toFixed(2)}` : count(ratings, "rating");
+}
 
 export const versionName = (number) => (number === 0 ? "the base model" : `v${number}`);
 

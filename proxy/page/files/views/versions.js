@@ -8,7 +8,7 @@ import { Button } from "../parts/button.js";
 import { Loaded, useLoaded } from "../parts/load.js";
 import { useMay } from "../parts/may.js";
 import { Time } from "../parts/time.js";
-import { count, learntBy, stateOf, versionName } from "../parts/words.js";
+import { learntBy, stateOf, taughtBy, versionName } from "../parts/words.js";
 import { Details } from "./versions/details.js";
 import { GoBack, Promote } from "./versions/promote.js";
 import { Traffic } from "./versions/traffic.js";
@@ -64,8 +64,12 @@ function Row({ row, list, chosen }) {
   return html`<a href=${address("versions", row.version)} aria-current=${chosen ? "true" : undefined}>
     <span class="row-head"><span class="line-up"><${VersionBadge} version=${row.version} live=${list.live} /><${Badge} tone=${tone}>${word}<//></span>
       ${row.created_at && html`<${Time} at=${Date.parse(row.created_at) / 1000} />`}</span>
-    <span class="row-text">${row.version === 0 ? "The base model, before it learnt anything" : `${count(row.ratings, "rating")} · ${learntBy(row.objective)} · from ${versionName(row.parent)}`}</span>
+    <span class="row-text">${row.version === 0 ? "The base model, before it learnt anything" : origin(row)}</span>
   </a>`;
+}
+
+function origin(row) {
+  return [taughtBy(row), !row.episodes && learntBy(row.objective), `from ${versionName(row.parent)}`].filter(Boolean).join(" · ");
 }
 
 function Chosen({ number, list, changed }) {

@@ -1,6 +1,7 @@
 // How many ratings are still missing until the next training, and why it waits.
 import { html } from "../../lib.js";
 import { address } from "../../router.js";
+import { useStore } from "../../store.js";
 import { count } from "../../parts/words.js";
 
 export function Next({ learner }) {
@@ -17,6 +18,7 @@ export function Next({ learner }) {
     </div>
     <p class="muted small">Training needs both good and bad ratings, or some comments. <a href=${address("live")}>Rate answers in Live</a>.</p>
     <${LeftOut} leftOut=${learner.left_out} />
+    <${Rollouts} />
   </section>`;
 }
 
@@ -39,3 +41,12 @@ function LeftOut({ leftOut = {} }) {
     <ul class="small">${reasons.map(([why, number]) => html`<li key=${why}>${number} × ${why}</li>`)}</ul>
   </details>`;
 }
+
+// Nothing learns from rollouts by itself, so it is said that they wait.
+function Rollouts() {
+  const rollouts = useStore(({ status }) => status.rollouts);
+  return Object.entries(rollouts.ready).map(([task, number]) => html`<p key=${task} class="small">
+    ${count(number, "rollout")} of the task “${task}” can be learnt from: <code>burnish train --rollouts ${quoted(task)}</code></p>`);
+}
+
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`); // for a shell

@@ -4,12 +4,12 @@ import { useStore } from "../../store.js";
 import { Chart } from "../../parts/chart.js";
 import { Loaded, useLoaded } from "../../parts/load.js";
 import { Time, duration } from "../../parts/time.js";
-import { count } from "../../parts/words.js";
+import { taughtBy } from "../../parts/words.js";
 import { Badge, VersionBadge } from "../../parts/badge.js";
 
 const PHASES = [
   ["loading", "Loads the model"],
-  ["preparing", "Reads your ratings"],
+  ["preparing", "Reads what it learns from"],
   ["training", "Learns"],
   ["staging", "Loads the new version"],
   ["sampling", "Old and new version answer the same prompts"],
@@ -36,11 +36,16 @@ export function RunDetails({ id }) {
 
 function Run({ run }) {
   return html`<div class="stack">
-    <p class="line-up"><${Ending} run=${run} /><span class="muted">began <${Time} at=${run.started_at} />, from ${count(run.ratings, "rating")}</span></p>
+    <p class="line-up"><${Ending} run=${run} /><span class="muted">began <${Time} at=${run.started_at} />${from(run)}</span></p>
     ${run.ended_at ? null : html`<${Phases} progress=${run.progress} />`}
     ${run.status === "failed" || run.status === "interrupted" ? html`<p>${run.reason}</p>` : null}
     <${Curves} curve=${run.curve} over=${run.ended_at} />
   </div>`;
+}
+
+// While it learns from rollouts, their number isn't known.
+function from({ ratings, result }) {
+  return ratings || result ? `, from ${taughtBy({ ...result, ratings })}` : "";
 }
 
 export function Ending({ run }) {
@@ -76,7 +81,7 @@ function Curves({ curve, over }) {
   return html`<div class="stack">
     <div class="grid">
       <${Chart} title="Good ahead of bad" says="Higher: it tells good answers from bad ones." x=${step} y=${margin} />
-      <${Chart} title="Error" says="Lower: it fits your ratings better." x=${step} y=${loss} />
+      <${Chart} title="Error" says="Lower: it fits what it learns from better." x=${step} y=${loss} />
       <${Chart} title="Distance from base" says="Lower: it keeps more of what it was." x=${step} y=${distance} />
     </div>
     <details>

@@ -6,7 +6,7 @@ import { Pairs } from "../../parts/pairs.js";
 import { Time } from "../../parts/time.js";
 import { Unlearnt } from "../../parts/unlearnt.js";
 import { Verdict } from "../../parts/verdict.js";
-import { count, learntBy, stateOf, versionName } from "../../parts/words.js";
+import { count, learntBy, stateOf, taughtBy, versionName } from "../../parts/words.js";
 
 // `version`: as GET /burnish/adapters/{n}; `list`: as GET /burnish/adapters. `children`: what can be done with it.
 export function Details({ version, list, children }) {
@@ -38,10 +38,11 @@ function Trained({ version }) {
     </section>`;
 }
 
-function LearntFrom({ version: { manifest, teachers, ratings, parent, created_at: at } }) {
+function LearntFrom({ version }) {
+  const { manifest, teachers, parent, created_at: at } = version;
   return html`<section class="stack" aria-labelledby="learnt">
     <h2 id="learnt">What it learnt from</h2>
-    <p>${count(ratings, "rating")} (${learntBy(manifest.objective)}). It was made <${Time} at=${Date.parse(at) / 1000} /> from ${versionName(parent)}.
+    <p>${taughtBy(version)}${!version.episodes && ` (${learntBy(manifest.objective)})`}. It was made <${Time} at=${Date.parse(at) / 1000} /> from ${versionName(parent)}.
       ${manifest.held_out.length > 0 && html` ${count(manifest.held_out.length, "more rating")} tested it.`}</p>
     ${teachers.length > 0 && html`<${Teachers} teachers=${teachers} />`}
     <${Unlearnt} unlearnt=${manifest.unlearnt} />
