@@ -117,7 +117,9 @@ def main() -> None:
         got = floor(policy, range(first, first + FLOOR_QUESTS))
         clock.say(f"{name}: {mean(got):.3f} ± {interval(got):.3f} of {FLOOR_QUESTS} solved")
     rules = Rules(memory=0, max_tokens=8, max_steps=MOST_STEPS, default_action=NOTHING, invalid_penalty=-0.1)
-    with own_burnish(given, learning_rate=4e-4, batch_size=16, epochs=3) as url:
+    # A few demonstrations still make steps enough.
+    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 4, "epochs": 1}
+    with own_burnish(given, learning_rate=4e-4, **often) as url:
         agent = Seeker(url, task="quest", rules=rules)
         fresh = range(first, first + size.fresh)
         measure("base model", agent, fresh[:BASE_SEEDS], clock, "base")
