@@ -1,4 +1,4 @@
-"""Demonstrations for a warm start: what an agent should have said, as records of burnish's log.
+"""Demonstrations for a warm start: good replies of an agent, as records in burnish's log.
 
 They go the way of ``burnish data import``. The same demonstration gets the same ID, so it is stored once.
 """

@@ -19,7 +19,7 @@ INVALID = "no valid action in the reply"
 
 
 class Player(Protocol):
-    """What an agent says about its environment."""
+    """How an agent describes its environment to the model, and reads the reply."""
 
     def get_system_prompt(self) -> str: ...
     def format_observation(self, observation: Any) -> str: ...
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an episode."""
+    """How an episode ended."""
 
     rollout: str
     """Empty if it never began."""

@@ -1,4 +1,4 @@
-"""What can go wrong for an agent. Each error is one of the standard library, too."""
+"""Errors for agents. Each error is one of the standard library, too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EpisodeOver(AgentError, RuntimeError):
 
 
 class BadReward(AgentError, ValueError):
-    """A reward that is no finite number, or a second one for the same step."""
+    """A reward that isn't a finite number, or a second one for the same step."""
 
 
 class NoAction(AgentError, ValueError):

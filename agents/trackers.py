@@ -1,4 +1,4 @@
-"""Where statistics go, if anywhere: TensorBoard, Weights & Biases, Trackio, or something of your own.
+"""Statistics go here, if anywhere: TensorBoard, Weights & Biases, Trackio, or something of your own.
 
 Nothing is sent anywhere unless a tracker is named. W&B uploads unless WANDB_MODE=offline; the other two write files.
 """
@@ -35,7 +35,7 @@ class TensorBoard:
 
 
 class WandB:
-    """A run of Weights & Biases in the project of the task's name."""
+    """A run of Weights & Biases in a project named after the task."""
 
     def __init__(self, task: str) -> None:
         self._run = _package("wandb", "wandb").init(project=task)
@@ -48,7 +48,7 @@ class WandB:
 
 
 class Trackio:
-    """A run of Trackio in the project of the task's name, kept on this machine: ``trackio show``."""
+    """A run of Trackio in a project named after the task, kept on this machine: ``trackio show``."""
 
     def __init__(self, task: str) -> None:
         self._trackio = _package("trackio", "trackio")
