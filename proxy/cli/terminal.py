@@ -9,7 +9,6 @@ import termios
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from threading import Event
 from types import FrameType
 from typing import Annotated, Any
 
@@ -50,19 +49,40 @@ def printed_json(content: Any, wanted: bool) -> bool:
     return wanted
 
 
-@contextmanager
-def ctrl_c() -> Iterator[Event]:
-    """Set the event on Ctrl-C, and raise KeyboardInterrupt as usual.
+class CtrlC:
+    """Records Ctrl-C, and raises KeyboardInterrupt as usual.
 
-    Python drops an exception that a signal handler raises inside a finaliser. A loop must therefore check the event.
+    Python drops an exception that a signal handler raises inside a finaliser. A loop must therefore check.
     """
-    pressed, previous = Event(), signal.getsignal(signal.SIGINT)
 
-    def record(number: int, frame: FrameType | None) -> None:
-        pressed.set()
-        signal.default_int_handler(number, frame)
+    def __init__(self) -> None:
+        self._pressed = self._held = False
 
-    signal.signal(signal.SIGINT, record)
+    def record(self, number: int, frame: FrameType | None) -> None:
+        self._pressed = True
+        if not self._held:
+            signal.default_int_handler(number, frame)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if it was pressed."""
+        if self._pressed:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let this block end before it is checked: half of it would leave a torn screen."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        self.check()
+
+
+@contextmanager
+def ctrl_c() -> Iterator[CtrlC]:
+    pressed, previous = CtrlC(), signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, pressed.record)
     try:
         yield pressed
     finally:

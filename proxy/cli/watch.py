@@ -96,8 +96,7 @@ def _looks(proxy: Proxy, run_id: str) -> Iterator[Run]:
                 yield run
                 if run["ended_at"]:
                     return
-                if pressed.is_set():
-                    raise KeyboardInterrupt
+                pressed.check()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         raise Interrupted(f"{run_id} continues in the background. To watch it: burnish watch") from None
@@ -192,8 +191,7 @@ def _next(proxy: Proxy, as_json: bool) -> str:
                 if reason != said and not as_json:
                     console.print(f"[dim]no run is under way yet: {escape(reason)}[/]")
                 said = reason
-                if pressed.is_set():
-                    raise KeyboardInterrupt
+                pressed.check()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         raise Interrupted("no longer waiting for a run") from None

@@ -57,10 +57,19 @@ class Emulator:
         while not there():
             ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"waited {limit_s:.0f} s for {what}, got:\n{self.text()}"
-            text = self._decoder.decode(os.read(self._descriptor, 65_536))
+            text = self._decoder.decode(self._read(what))
             self.raw += text
             self._stream.feed(text)
         return self.text()
+
+    def _read(self, what: str) -> bytes:
+        try:
+            return os.read(self._descriptor, 65_536)
+        except OSError as error:  # nobody has the other end any more
+            code = self.process.wait(10)
+            raise AssertionError(
+                f"waited for {what}, but it ended with code {code}:\n{self.text()}"
+            ) from error
 
 
 @contextmanager

@@ -139,14 +139,13 @@ class _Chat:
             with self._showing() as shown:
                 try:
                     for piece in answer:
-                        shown.add(piece)
-                        if pressed.is_set():
-                            raise KeyboardInterrupt
+                        with pressed.held():
+                            shown.add(piece)
                 except KeyboardInterrupt:
                     stopped = True
         if stopped:
             console.print("[dim](stopped)[/]")
-        elif not answer.text:
+        elif not answer.text.strip():
             console.print("[dim](an empty answer)[/]")
         elif answer.finish == "length":
             console.print("[dim](cut off at the longest length: see --max-tokens)[/]")

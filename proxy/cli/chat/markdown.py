@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -107,5 +108,4 @@ def _starts(tokens: Sequence[Token]) -> list[int]:
 
 
 def _split(tokens: Sequence[Token]) -> list[Block]:
-    starts = _starts(tokens)
-    return [Block(tokens[start:end]) for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True)]
+    return [Block(tokens[start:end]) for start, end in pairwise([*_starts(tokens), len(tokens)])]

@@ -146,6 +146,7 @@ async def test_keys_and_commands(tmp_path: Path) -> None:
         screen.press("\x1b[200~pasted\nlines\x1b[201~")
         screen.until("\n       lines")
         screen.press("\r")
+        screen.until("(an empty answer)")
         screen.prompt("rate ›")
         screen.press("c\r")
         screen.prompt("why ›")
@@ -162,7 +163,8 @@ async def test_keys_and_commands(tmp_path: Path) -> None:
         screen.until("Ctrl-D or /exit ends the chat")
         screen.press("/exit\r")
 
-    async with burnish(saying({"content": "Hello!"}), tmp_path) as (url, server):
+    nothing_to_see = {"content": "\n"}
+    async with burnish(saying({"content": "Hello!"}, nothing_to_see), tmp_path) as (url, server):
         await on_screen(url, user)
         async with httpx.AsyncClient(base_url=url) as client:
             given = (await client.get("/v1/feedback")).json()["data"]
