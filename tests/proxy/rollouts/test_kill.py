@@ -14,9 +14,9 @@ import httpx
 from tests.support.burnish import Burnish, running
 from tests.support.upstream import completion, reply, upstream
 
-COUNT, TURNS = 100, 4
-KILLED_AFTER = 150
-"""Answers of some 400."""
+COUNT, TURNS = 100, 3
+KILLED_AFTER = 120
+"""Answers of some 300."""
 AT_ONCE = httpx.Limits(max_connections=COUNT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,15 @@ async def test_silencing_the_question_gives_no_good_rating(
 ) -> None:
     with caplog.at_level(logging.INFO, "burnish"):
         async with coding(tmp_path) as client:
-            for command in SILENCED:
-                turn = await Agent(client).turn(edit(), codex(command, "12 passed in 0.12s"))
-                assert await given(client) == [], command
-                told = (await read(client))["latest"][-1]
-                assert (told["completion_id"], told["good"]) == (turn[1], None), command
-                assert f"no good rating for {turn[1]}: {told['words']}" in caplog.text
+            turns = {
+                command: await Agent(client).turn(edit(), codex(command, "12 passed in 0.12s"))
+                for command in SILENCED
+            }
+            assert await given(client) == []
+            latest = {each["completion_id"]: each for each in (await read(client))["latest"]}
+            for command, turn in turns.items():
+                assert latest[turn[1]]["good"] is None, command
+                assert f"no good rating for {turn[1]}: {latest[turn[1]]['words']}" in caplog.text
             status = await asyncio.to_thread(call, "status", url=str(client.base_url))
             assert f"no good rating for {turn[1]}" in status.stdout
 
@@ -106,11 +110,11 @@ async def test_leaving_tests_out_gives_no_good_rating(tmp_path: Path) -> None:
     cargo = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.1s"
     says = {"cargo": cargo, "npx": "Tests:       3 passed, 3 total", "npm": "Tests:       3 passed, 3 total"}
     async with coding(tmp_path) as client:
-        for number, command in enumerate(NARROWED, 1):
+        for command in NARROWED:
             said = says.get(command.split()[0], "3 passed in 0.12s")
             await Agent(client).turn(edit(), codex(command, said))
-            assert await given(client) == [], command
-            assert await withheld(client) == ["an option left tests out"] * number, command
+        assert await given(client) == []
+        assert await withheld(client) == ["an option left tests out"] * len(NARROWED)
 
 
 async def test_tests_that_still_fail_rate_bad_however_they_are_chosen(tmp_path: Path) -> None:
@@ -127,20 +131,28 @@ async def test_an_exit_code_that_denies_the_output_gives_nothing(tmp_path: Path)
         assert await withheld(client) == ["the tests failed, but the command ended with exit code 0"]
 
 
-async def test_deleting_or_weakening_the_test_gives_no_good_rating(tmp_path: Path) -> None:
+async def test_deleting_or_weakening_the_test_gives_no_good_rating(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Neither in the same turn nor later in the session, and the bad rating before it stays."""
     red, green = bash("pytest", pytest_says(11, 1)), bash("pytest", pytest_says(12))
     commit = bash("git commit -am fix", "[main 1a2b3c4] fix")
-    async with coding(tmp_path) as client:
-        for number, (name, change) in enumerate(WEAKENED.items(), 1):
-            agent = Agent(client)
-            await agent.turn(edit(), red, *change, green)
-            await agent.turn(edit(), green, says="And now?")
-            await agent.turn(commit, says="Commit it.")
-            assert [each["reward"] for each in await given(client)] == [-1.0] * number, name
-            reasons = await withheld(client)
-            assert len(set(reasons[-3:])) == 1, name
-            assert (await read(client))["withheld"] == 3 * number, name
+    changes: dict[str, str] = {}
+    with caplog.at_level(logging.INFO, "burnish"):
+        async with coding(tmp_path) as client:
+            for name, change in WEAKENED.items():
+                agent = Agent(client)
+                await agent.turn(edit(), red, *change, green)
+                await agent.turn(edit(), green, says="And now?")
+                await agent.turn(commit, says="Commit it.")
+                changes |= dict.fromkeys(agent.answers, name)
+            rated = [(changes[each["completion_id"]], each["reward"]) for each in await given(client)]
+            assert sorted(rated) == sorted((name, -1.0) for name in WEAKENED)
+            assert (await read(client))["withheld"] == 3 * len(WEAKENED)
+    said = re.findall("no good rating for (.+?): (.+)", caplog.text)
+    for name in WEAKENED:
+        reasons = [why for answer, why in said if changes[answer] == name]
+        assert (len(reasons), len(set(reasons))) == (3, 1), (name, reasons)
 
 
 async def test_fewer_tests_than_before_give_no_good_rating(tmp_path: Path) -> None:
