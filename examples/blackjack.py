@@ -193,7 +193,9 @@ def main() -> None:
         got = hands(policy, range(given.fresh_from, given.fresh_from + FULL.fresh))
         clock.say(f"{name}: {mean(got):+.3f} ± {interval(got):.3f}")
     rules = Rules(memory=0, max_tokens=4)
-    with own_burnish(given, learning_rate=4e-4, batch_size=16 if given.full else 8, epochs=3) as url:
+    # A few demonstrations still make steps enough.
+    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 4, "epochs": 1}
+    with own_burnish(given, learning_rate=4e-4, **often) as url:
         agent = Player(url, task="blackjack", rules=rules)
         for what, base in (
             ("base model", agent),
