@@ -97,9 +97,9 @@ def test_what_its_tests_say(name: str, tmp_path: Path) -> None:
         assert (rating["source"], rating["reward"], rating["scope"]) == ("environment", 1.0, "turn")
 
 
-# Both forms of a command: a text and a list.
-@pytest.mark.parametrize("name", ["claude-code", "cline"])
-def test_a_test_that_it_deletes(name: str, tmp_path: Path) -> None:
+def test_a_test_that_it_deletes(tmp_path: Path) -> None:
+    name = "claude-code"
+
     def steps(work: Path) -> list[Says]:
         return [mended(name, work / "app.py"), ran(name, "rm test_more.py"), ran(name, TESTS)]
 
