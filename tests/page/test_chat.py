@@ -151,13 +151,12 @@ async def test_an_answer_is_rated_by_keys_and_a_rating_is_taken_back(chat: Page,
 
 
 async def test_a_rating_that_fails_says_so_and_is_tried_again(chat: Page, site: Site) -> None:
-    prompt = "What is a failing rating?"
-    await say(chat, site, prompt, "One that nobody hears.")
-
     async def lost(route: Route) -> None:
         await route.abort()
 
+    prompt = "What is a failing rating?"
     await chat.route("**/v1/feedback", lost)
+    await say(chat, site, prompt, "One that nobody hears.")
     await thumb(chat, "Good").click()
     await expect(chat.get_by_text("The rating wasn't saved: burnish doesn't answer.")).to_be_visible()
     await expect(thumb(chat, "Good")).to_have_attribute("aria-pressed", "false")
@@ -349,14 +348,14 @@ async def test_what_goes_wrong_is_said(chat: Page, site: Site) -> None:
 
 async def test_a_second_press_takes_back_what_is_still_being_stored(chat: Page, site: Site) -> None:
     prompt, hold = "Pressed twice?", asyncio.Event()
-    await say(chat, site, prompt, "Once is enough.")
-    await chat.keyboard.press("Escape")
 
     async def later(route: Route) -> None:
         await hold.wait()
         await route.continue_()
 
     await chat.route("**/v1/feedback", later)
+    await say(chat, site, prompt, "Once is enough.")
+    await chat.keyboard.press("Escape")
     await chat.keyboard.press("g")
     await expect(thumb(chat, "Good")).to_have_attribute("aria-pressed", "true")
     await chat.keyboard.press("g")

@@ -197,6 +197,8 @@ async def test_a_judgement_that_fails_says_so_and_is_tried_again(duel: Page) -> 
         await (route.abort() if route.request.method == "POST" else route.continue_())
 
     await duel.route("**/burnish/duels", refuse)
+    await duel.reload()
+    await expect(side(duel, "left")).to_be_visible()
     await duel.keyboard.press("ArrowRight")
     await expect(duel.locator(".toast")).to_contain_text("Your judgement wasn't stored")
     await duel.unroute("**/burnish/duels")

@@ -192,14 +192,14 @@ async def test_each_of_several_answers_is_rated_for_itself(page: Page, site: Sit
 
 
 async def test_a_rating_that_fails_says_so_and_can_be_tried_again(page: Page, site: Site) -> None:
-    completion_id = await site.ask("Does a failed rating get lost?")
-    await read(page, site, completion_id)
-    await expect(conversation(page)).to_contain_text("Fine.")
-
     async def cut(route: Route) -> None:
         await route.abort()
 
+    completion_id = await site.ask("Does a failed rating get lost?")
+    # Before the page is loaded: a request right after a new route may pass it by.
     await page.route("**/v1/feedback", cut)
+    await read(page, site, completion_id)
+    await expect(conversation(page)).to_contain_text("Fine.")
     await page.keyboard.press("g")
     await expect(message(page)).to_contain_text("Not saved – Rated good: “Does a failed rating get lost?”")
     assert await said_of(site, completion_id) == []
@@ -314,7 +314,6 @@ async def test_filters_and_what_falls_out_of_them(page: Page, site: Site) -> Non
 
 async def test_a_filter_chosen_just_before_a_search_counts(page: Page, site: Site) -> None:
     await site.ask("Chosen and searched?")
-    await read(page, site)
     hold = asyncio.Event()
 
     async def later(route: Route) -> None:
@@ -322,6 +321,7 @@ async def test_a_filter_chosen_just_before_a_search_counts(page: Page, site: Sit
         await route.continue_()
 
     await page.route("**/burnish/completions?*rating=*", later)
+    await read(page, site)
     await page.get_by_label("Rating", exact=True).select_option("unrated")
     async with page.expect_request(re.compile("q=searched")) as asked:
         await page.get_by_role("searchbox").fill("searched")
