@@ -99,6 +99,8 @@ async def test_an_engine_that_stands_still_is_replaced(
     stopped, before = host.processes()[1], swap.route.live
     monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", 0.5)
     os.kill(stopped, signal.SIGSTOP)
+    while psutil.Process(stopped).status() != psutil.STATUS_STOPPED:  # it may answer for a moment more
+        await asyncio.sleep(0.01)
     done = await Reconciler(swap).reconcile_once()
     assert done.actions == ("the engine of v1 is gone", "v1 serves again")
     assert not psutil.pid_exists(stopped)
