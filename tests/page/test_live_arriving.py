@@ -54,6 +54,7 @@ async def test_a_rating_in_one_tab_is_seen_in_the_other(context: BrowserContext,
 
 
 async def test_an_answer_that_is_erased_while_it_is_read(page: Page, site: Site) -> None:
+    await site.ask("Something older?")
     completion_id = await site.ask("Will this vanish?", user="eve")
     await site.ask("Something that stays?")
     await read(page, site, completion_id)
@@ -69,6 +70,8 @@ async def test_what_somebody_reads_stays_where_it_is_while_answers_arrive(page: 
     for number in range(40):
         await site.ask(f"Steady {number}?")
     await read(page, site)
+    # The page chooses an answer by itself, and scrolls to it.
+    await expect(rows(page).and_(page.locator("[aria-current=true]"))).to_be_visible()
     box = page.locator(".live-list")
     await box.evaluate("(list) => list.scrollTo(0, 900)")
     row = rows(page).filter(has_text="Steady 25?")
