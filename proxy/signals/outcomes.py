@@ -24,7 +24,10 @@ CODEX = re.compile(
     r"\A(?:Chunk ID: [^\n]*\n)?(?:Wall time: [^\n]*\n)?(?:Process exited with code|Exit code:) (-?\d+)\n"
     r"(?:(?:Wall time|Original token count|Total output lines): [^\n]*\n)*Output:\n"
 )
-CODEX_RUNNING = re.compile(r"\A(?:Chunk ID: [^\n]*\n)?Wall time: [^\n]*\nProcess running with session ID ")
+CODEX_RUNNING = re.compile(
+    r"\A(?:Chunk ID: [^\n]*\n)?Wall time: [^\n]*\nProcess running with session ID (\d+)\n"
+    r"(?:(?:Original token count|Total output lines): [^\n]*\n)*Output:\n"
+)
 CLAUDE_CODE = re.compile(r"\AExit code (\d+)(?:\n|\Z)")
 QWEN_CODE = ("Command: ", "Output: ")
 """How its results begin, and those of Gemini CLI, which it was made from."""

@@ -27,6 +27,7 @@ from burnish.proxy.signals.edits import (
     says_how_tests_run,
 )
 from burnish.proxy.signals.outcomes import Outcome, outcomes
+from burnish.proxy.signals.running_on import Commands
 from burnish.proxy.signals.shell import script_of, simple_commands
 from burnish.proxy.signals.tampering import tampered_by, tampered_by_edits
 
@@ -59,6 +60,7 @@ OWN_TESTS = "the agent wrote the tests itself, and none ran before"
 STILL_FAILS = "another check of this turn still fails"
 DENIED = "the tests failed, but the command ended with exit code 0"
 PRINTED = "something was printed before the check, and the exit code isn't known"
+CHANGED_MEANWHILE = "files were edited while the check ran"
 NOT_PASSED = "a check of that turn failed"
 
 Kind = Literal["tests", "exit_code", "reverted", "kept"]
@@ -158,6 +160,7 @@ class _Conversation:
     """The latest runs before this turn's first edit."""
     _before_own: dict[Tests, Counts] | None = None
     """The largest runs before the agent wrote tests; None: it wrote none."""
+    _running: Commands = field(default_factory=Commands)
 
     def begin_turn(self) -> None:
         self._turn += 1
@@ -175,12 +178,16 @@ class _Conversation:
             self.doubt = self.doubt or DELEGATED
         elif name in SHELL_TOOLS:
             for command, outcome in zip(_commands(arguments), outcomes(result), strict=False):
-                self._ran(command, outcome)
+                self._ran(command, outcome, result)
+        elif ended := self._running.asked(name, arguments, result):
+            slow, outcome = ended
+            self._ended(slow.command, outcome, CHANGED_MEANWHILE if slow.files_changed else None)
 
     # -- edits ---------------------------------------------------------------------------------------------------------
 
     def _edited(self, edits: Sequence[Edit]) -> None:
         self.doubt = self.doubt or tampered_by_edits(edits)
+        self._running.edited()
         for each in edits:
             if not is_test(each.path):
                 if not says_how_tests_run(each.path):
@@ -202,7 +209,7 @@ class _Conversation:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def _ran(self, command: str, outcome: Outcome) -> None:
+    def _ran(self, command: str, outcome: Outcome, result: str) -> None:
         if PATCH_BEGINS in command:
             if not outcome.code and not FAILED.match(outcome.output):
                 self._edited(list(patched(command)))
@@ -210,10 +217,14 @@ class _Conversation:
         self.doubt = self.doubt or tampered_by(command)
         for path in _written(command):
             self._note_edit(path)
+        if not self._running.began(command, result):
+            self._ended(command, outcome)
+
+    def _ended(self, command: str, outcome: Outcome, obstacle: str | None = None) -> None:
         for git in gits_in(command, outcome):
             self._committed(git) if git.act == "commit" else self._reverted(git)
         if check := check_in(command):
-            self._checked(check, outcome)
+            self._checked(check._replace(obstacle=check.obstacle or obstacle), outcome)
 
     def _checked(self, check: Check, outcome: Outcome) -> None:
         counts = counts_in(outcome.output) if check.tests else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,10 +32,12 @@ PATCH = (
 )
 SHELLS = {
     "claude-code": ("Bash", "command", {"description": "x"}),
-    "codex": ("exec_command", "cmd", {}),
+    "codex": ("exec_command", "cmd", {"yield_time_ms": 250}),
     "opencode": ("bash", "command", {"description": "x"}),
     "cline": ("run_commands", "commands", {}),
 }
+RUNNING = re.compile("Process running with session ID ([0-9]+)")
+"""Codex says so of a command that takes longer than it was told to wait."""
 TOOLS = {"claude-code": ("claude", "-p", "--allowedTools=Bash,Write", "--")}
 """What must be allowed."""
 
@@ -61,6 +64,8 @@ def at_work(headless: Headless, steps: Any, tmp_path: Path) -> Iterator[Agent]:
     left: list[Says] = []
 
     def decide(asked: Asked) -> Says:
+        if runs := RUNNING.search(asked.results[-1] if asked.results else ""):
+            return Says(tool="write_stdin", arguments={"session_id": int(runs[1]), "yield_time_ms": 30_000})
         if ORDER not in str(asked.body) or SHELLS[headless.name][0] not in asked.tools:
             return Says("A title")
         return left.pop(0) if left else Says("Done.")

@@ -40,6 +40,17 @@ def codex(command: str, output: str, code: int = 0) -> Call:
     return Call("exec_command", {"cmd": command}, f"{head}Output:\n{output}\n")
 
 
+def codex_runs(command: str, output: str) -> Call:
+    """It still runs after ten seconds, in session 7."""
+    head = "Chunk ID: 0e99df\nWall time: 10.0012 seconds\nProcess running with session ID 7\n"
+    return Call("exec_command", {"cmd": command}, f"{head}Original token count: 2\nOutput:\n{output}")
+
+
+def codex_asks(ended: Call, chars: str = "") -> Call:
+    """Ask how the command of session 7 goes on."""
+    return Call("write_stdin", {"session_id": 7, "chars": chars}, ended.result)
+
+
 def edit(path: str = "app.py", old: str = "x = 1", new: str = "x = 2") -> Call:
     words = {"file_path": f"/work/{path}", "old_string": old, "new_string": new}
     return Call("Edit", words, f"The file /work/{path} has been updated successfully.")

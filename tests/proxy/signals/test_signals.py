@@ -10,6 +10,8 @@ from tests.proxy.signals.agent import (
     Call,
     bash,
     codex,
+    codex_asks,
+    codex_runs,
     coding,
     edit,
     given,
@@ -95,6 +97,42 @@ async def test_exit_codes_of_checks_count_where_an_agent_tells_them(tmp_path: Pa
             (-1.0, "mypy ended with exit code 1"),
         ]
         assert await withheld(client) == ["another check of this turn still fails"]
+
+
+OPENCLAW_RUNS = Call(
+    "exec",
+    {"command": "pytest"},
+    "Command still running (session calm-lake, pid 7). Use process (list/poll/log) for follow-up.",
+)
+
+
+def openclaw_asks(action: str, result: str) -> Call:
+    return Call("process", {"action": action, "sessionId": "calm-lake"}, result)
+
+
+async def test_a_command_that_takes_long_is_read_when_it_ends(tmp_path: Path) -> None:
+    async with coding(tmp_path) as client:
+        begun = codex_runs("pytest", "........\n")
+        ends = codex_asks(codex("", pytest_says(12)))
+        runs = codex_asks(codex_runs("", "12 passed in "))
+        passed = openclaw_asks("poll", "12 passed in 11.40s\n\nProcess exited with code 0.")
+        failed = openclaw_asks("poll", "1 failed, 11 passed in 11.40s\n\nProcess exited with code 1.")
+        looks = [openclaw_asks(each, "(no new output)\n\nProcess still running.") for each in ("log", "poll")]
+        cases = [
+            [edit(), begun, runs, codex_asks(codex("", "0.12s"))],
+            [edit(), OPENCLAW_RUNS, *looks, failed],
+            [edit(), OPENCLAW_RUNS, passed],
+            # These give nothing:
+            [edit(), begun],
+            [edit(), begun, runs],
+            [edit(), begun, edit(new="x = 3"), ends],
+            [edit(), begun, codex_asks(codex_runs("", "12 passed in 0.12s"), "print('12 passed')"), ends],
+            [edit(), ends],
+        ]
+        for number, steps in enumerate(cases):
+            await Agent(client).turn(*steps, says=f"Fix {number}.")
+        assert await verdicts(client) == [(1.0, GREEN), (-1.0, RED), (1.0, GREEN)]
+        assert await withheld(client) == ["files were edited while the check ran"]
 
 
 async def test_a_person_is_never_overruled(tmp_path: Path) -> None:
