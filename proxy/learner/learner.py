@@ -109,7 +109,7 @@ class Learner:
         )
         self._counting = Counting(cycle.log, tally, cycle.learnt)
         self._versions = Versions(cycle.registry, cycle.swap)
-        self._runs = Runs(cycle.log, self._versions)
+        self._runs = Runs(cycle, self._versions)
         self._request: _Request | None = None
         self._around = Surroundings(meter, cycle.memory_needed)
         self._decision = Decision(False, "burnish has just started")
@@ -416,20 +416,9 @@ class Learner:
             logger.exception("a training run failed")
             await runs.end("failed", f"a fault in burnish: {type(error).__name__}: {error}")
         finally:
-            if runs.active:
-                await self._keep_curve(runs.active.id)
-                await asyncio.to_thread(self._cycle.ended, runs.active.id)
             runs.finish()
             self._around.due_since = None
             self.wake()
-
-    async def _keep_curve(self, run_id: str) -> None:
-        """Store the curve of a run, whose job will be deleted some day."""
-        try:
-            if points := await asyncio.to_thread(curve_of, self.job(run_id)):
-                await self._cycle.log.keep_curve(run_id, points)
-        except BurnishError as error:
-            logger.error("the curve of training run %s was not stored: %s", run_id, error)
 
     async def _count(self) -> None:
         await self._counting.update(self._runs.concluded)

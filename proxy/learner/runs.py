@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import replace
@@ -11,9 +12,9 @@ from burnish.adapters.errors import AdapterError
 from burnish.adapters.registry import version_label
 from burnish.proxy import ids
 from burnish.proxy.errors import BurnishError
-from burnish.proxy.learner.cycle import Ended
+from burnish.proxy.learner.curve import curve_of
+from burnish.proxy.learner.cycle import Cycle, Ended
 from burnish.proxy.learner.versions import Versions
-from burnish.proxy.log import Log
 from burnish.proxy.records import Run
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,9 @@ CONCLUDED = frozenset({"live", "candidate", "rejected"})
 class Runs:
     """Records each step of a run in the log."""
 
-    def __init__(self, log: Log, versions: Versions) -> None:
-        self._log = log
+    def __init__(self, cycle: Cycle, versions: Versions) -> None:
+        self._cycle = cycle
+        self._log = cycle.log
         self._versions = versions
         self.active: Run | None = None
         self.recalled = False
@@ -85,11 +87,12 @@ class Runs:
         shown = "a candidate" if ended.status == "candidate" else ended.status
         logger.info("%s is %s: %s", label, shown, ended.reason)
         found = replace(run, status=ended.status, reason=ended.reason, version=ended.version)
-        await self._store(replace(found, ended_at=time.time()))
+        await self._end(replace(found, ended_at=time.time()))
 
     async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
         """End the run without a verdict. If it failed, reject its candidate; if not, the next start judges it."""
-        run = self._current
+        if (run := self.active) is None:
+            return  # what follows its end was interrupted
         self.failures += 1
         self.failed_at = time.time()
         if status == "interrupted":
@@ -99,7 +102,22 @@ class Runs:
                 self._versions.give_up_unjudged(f"its run failed before the gate decided: {reason}")
         except (AdapterError, OSError) as error:
             logger.error("the candidate of %s could not be rejected: %s", run.id, error)
-        await self._store(replace(run, status=status, reason=reason, ended_at=time.time()))
+        await self._end(replace(run, status=status, reason=reason, ended_at=time.time()))
+
+    async def _end(self, run: Run) -> None:
+        await self._keep_curve(run.id)
+        await self._store(run)
+        # In the same step: who reads that it has ended may ask for the next run at once.
+        self.active = None
+        await asyncio.to_thread(self._cycle.ended, run.id)
+
+    async def _keep_curve(self, run_id: str) -> None:
+        """Store the curve of a run, whose job will be deleted some day."""
+        try:
+            if points := await asyncio.to_thread(curve_of, self._cycle.job(run_id)):
+                await self._log.keep_curve(run_id, points)
+        except BurnishError as error:
+            logger.error("the curve of training run %s was not stored: %s", run_id, error)
 
     @property
     def _current(self) -> Run:
