@@ -34,7 +34,7 @@ STATES = [
 Policy = Callable[[State], int | None]
 """Chooses an action; None: no valid one, which loses the hand."""
 FULL = Size(demonstrations=128, rounds=5, seeds=200, attempts=5, fresh=4000)
-SMALL = Size(demonstrations=32, rounds=1, seeds=9, attempts=3, fresh=10)
+SMALL = Size(demonstrations=32, rounds=1, seeds=6, attempts=3, fresh=8)
 FEW_STATES = [state for state in STATES[::10] if not state[2]]
 """One for each sum."""
 BASE_HANDS = 100

@@ -17,7 +17,7 @@ from examples.learning_agents import Clock, Size, command_line, judge, learn, ow
 from examples.quest import CHEST, CHEST_WORTH, KEY, MOST_STEPS, Quest, View, perfect
 
 FULL = Size(demonstrations=200, rounds=6, seeds=24, attempts=6, fresh=200)
-SMALL = Size(demonstrations=24, rounds=1, seeds=2, attempts=2, fresh=2)
+SMALL = Size(demonstrations=24, rounds=1, seeds=1, attempts=3, fresh=2)
 FLOOR_QUESTS = 2000
 BASE_SEEDS = 50
 NOTHING = "wait"
