@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -270,8 +271,11 @@ def test_replies_score_as_in_peft_under_every_policy(
     ]
     taught = theirs.step(lessons, Hyperparameters(), 0.0)
     ours = found.pop("taught")
-    for name in ours.keys() - {"in_band_share"}:  # that band is narrower than bf16 rounds
-        assert ours[name] == pytest.approx(taught[name], rel=0.2, abs=BF16), name
+    # Sums over a reply: each token rounds by itself. The band is narrower than that.
+    added = BF16 * math.sqrt(taught["tokens"] / len(both))
+    for name in ours.keys() - {"in_band_share"}:
+        within = added if name in {"implicit_reward", "kl_per_reply"} else BF16
+        assert ours[name] == pytest.approx(taught[name], rel=0.2, abs=within), name
 
     reply = {"role": "assistant", "content": "It is water."}
     tokens = Renderer(base).conversation(messages, (), reply, finished=True, max_tokens=99)
