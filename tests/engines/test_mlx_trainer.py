@@ -271,10 +271,9 @@ def test_replies_score_as_in_peft_under_every_policy(
     ]
     taught = theirs.step(lessons, Hyperparameters(), 0.0)
     ours = found.pop("taught")
-    # Sums over a reply: each token rounds by itself. The band is narrower than that.
-    added = BF16 * math.sqrt(taught["tokens"] / len(both))
-    for name in ours.keys() - {"in_band_share"}:
-        within = added if name in {"implicit_reward", "kl_per_reply"} else BF16
+    for name in ours.keys() - {"in_band_share"}:  # that band is narrower than bf16 rounds
+        # It adds up the signed rounding of every token of a reply.
+        within = BF16 * math.sqrt(taught["tokens"] / len(both)) if name == "implicit_reward" else BF16
         assert ours[name] == pytest.approx(taught[name], rel=0.2, abs=within), name
 
     reply = {"role": "assistant", "content": "It is water."}
