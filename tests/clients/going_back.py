@@ -19,6 +19,8 @@ from tests.support.llama_server import free_port
 
 Command = tuple[str, ...]
 ANSWER_S = 60.0
+READY_S = 1.0
+"""In which a server that is ready answers; opencode leaves a request unanswered that comes while it starts."""
 
 
 def claude_code(agent: Agent) -> Command:
@@ -98,7 +100,7 @@ def _opencode(agent: Agent) -> Iterator[httpx.Client]:
 
 def _answers(client: httpx.Client) -> bool:
     try:
-        return client.get("/session").is_success
+        return client.get("/session", timeout=READY_S).is_success
     except httpx.TransportError:
         return False
 
