@@ -34,7 +34,7 @@ STATES = [
 Policy = Callable[[State], int | None]
 """Chooses an action; None: no valid one, which loses the hand."""
 FULL = Size(demonstrations=128, rounds=5, seeds=200, attempts=5, fresh=4000)
-SMALL = Size(demonstrations=32, rounds=1, seeds=6, attempts=3, fresh=8)
+SMALL = Size(demonstrations=16, rounds=1, seeds=5, attempts=3, fresh=4)
 FEW_STATES = [state for state in STATES[::10] if not state[2]]
 """One for each sum."""
 BASE_HANDS = 100
@@ -194,7 +194,7 @@ def main() -> None:
         clock.say(f"{name}: {mean(got):+.3f} ± {interval(got):.3f}")
     rules = Rules(memory=0, max_tokens=4)
     # A few demonstrations still make steps enough.
-    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 4, "epochs": 1}
+    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
     with own_burnish(given, learning_rate=4e-4, **often) as url:
         agent = Player(url, task="blackjack", rules=rules)
         for what, base in (

@@ -17,7 +17,7 @@ from examples.learning_agents import Clock, Size, command_line, judge, learn, ow
 from examples.quest import CHEST, CHEST_WORTH, KEY, MOST_STEPS, Quest, View, perfect
 
 FULL = Size(demonstrations=200, rounds=6, seeds=24, attempts=6, fresh=200)
-SMALL = Size(demonstrations=24, rounds=1, seeds=1, attempts=3, fresh=2)
+SMALL = Size(demonstrations=12, rounds=1, seeds=1, attempts=3, fresh=2)
 FLOOR_QUESTS = 2000
 BASE_SEEDS = 50
 NOTHING = "wait"
@@ -118,7 +118,7 @@ def main() -> None:
         clock.say(f"{name}: {mean(got):.3f} ± {interval(got):.3f} of {FLOOR_QUESTS} solved")
     rules = Rules(memory=0, max_tokens=8, max_steps=MOST_STEPS, default_action=NOTHING, invalid_penalty=-0.1)
     # A few demonstrations still make steps enough.
-    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 4, "epochs": 1}
+    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
     with own_burnish(given, learning_rate=4e-4, **often) as url:
         agent = Seeker(url, task="quest", rules=rules)
         fresh = range(first, first + size.fresh)
