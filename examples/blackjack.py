@@ -1,7 +1,7 @@
 """The small model learns blackjack: ``python -m examples.blackjack [--full] [--seed N] [--judge]``.
 
-It needs the extra ``agents``. The environment is Gymnasium's Blackjack-v1. Without ``--full`` it shows the way in a
-few minutes, and learns next to nothing.
+It needs the extra ``agents``. The environment is Gymnasium's Blackjack-v1. Without ``--full`` it shows the way in
+about a minute, and learns next to nothing.
 
 The floors are computed by simulation. With ``--full`` a version's policy is measured so: its probabilities of "hit" and
 "stick" are asked for once for each state, by log-probabilities over the wire, and the hands are played with those. That
@@ -193,9 +193,7 @@ def main() -> None:
         got = hands(policy, range(given.fresh_from, given.fresh_from + FULL.fresh))
         clock.say(f"{name}: {mean(got):+.3f} ± {interval(got):.3f}")
     rules = Rules(memory=0, max_tokens=4)
-    # A few demonstrations still make steps enough.
-    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
-    with own_burnish(given, learning_rate=4e-4, **often) as url:
+    with own_burnish(given) as url:
         agent = Player(url, task="blackjack", rules=rules)
         for what, base in (
             ("base model", agent),

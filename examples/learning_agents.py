@@ -56,7 +56,7 @@ def command_line(description: str | None) -> Given:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--full", action="store_true", help="learn to play well, not only show how; an hour or two"
+        "--full", action="store_true", help="learn to play well, not only show how; half an hour or more"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -70,10 +70,13 @@ def command_line(description: str | None) -> Given:
 
 
 @contextlib.contextmanager
-def own_burnish(given: Given, **settings: Any) -> Iterator[str]:
+def own_burnish(given: Given) -> Iterator[str]:
     """Start a burnish with the small model in a temporary folder; gives its address."""
-    fixed = {"schedule": "manual", "rehearsed": 0, "kl_beta": 0, "seed": given.seed} | settings
-    env = {f"BURNISH_TRAIN__{name.upper()}": str(value) for name, value in fixed.items()}
+    settings: dict[str, Any] = {"schedule": "manual", "rehearsed": 0, "kl_beta": 0, "seed": given.seed}
+    # A few demonstrations in small batches still make steps enough.
+    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
+    settings |= {"learning_rate": 4e-4} | often
+    env = {f"BURNISH_TRAIN__{name.upper()}": str(value) for name, value in settings.items()}
     # The form of an action is far from how the model talks, so the distance from the base model ends nothing here.
     env["BURNISH_TRAIN__ADVANCED__KL_STOP"] = "10"
     with tempfile.TemporaryDirectory(prefix="burnish-agent-") as folder, burnish(Path(folder), env) as url:

@@ -1,6 +1,6 @@
 """The small model learns quests in three rooms: ``python -m examples.text_world [--full] [--seed N] [--judge]``.
 
-It needs the extra ``agents``. The world is in quest.py. Without ``--full`` it shows the way in a few minutes, and
+It needs the extra ``agents``. The world is in quest.py. Without ``--full`` it shows the way in about a minute, and
 learns next to nothing. All figures are shares of fresh seeds that were solved, played over the wire.
 """
 
@@ -117,9 +117,7 @@ def main() -> None:
         got = floor(policy, range(first, first + FLOOR_QUESTS))
         clock.say(f"{name}: {mean(got):.3f} ± {interval(got):.3f} of {FLOOR_QUESTS} solved")
     rules = Rules(memory=0, max_tokens=8, max_steps=MOST_STEPS, default_action=NOTHING, invalid_penalty=-0.1)
-    # A few demonstrations still make steps enough.
-    often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
-    with own_burnish(given, learning_rate=4e-4, **often) as url:
+    with own_burnish(given) as url:
         agent = Seeker(url, task="quest", rules=rules)
         fresh = range(first, first + size.fresh)
         measure("base model", agent, fresh[:BASE_SEEDS], clock, "base")
