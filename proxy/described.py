@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
@@ -42,8 +43,12 @@ def described(does: str, answer: Any = dict[str, Any], **more: Any) -> Callable[
     return attach
 
 
-def flat(name: str, /, *records: type, without: Collection[str] = (), **more: Any) -> type[BaseModel]:
-    """Return the type of a JSON object that has the fields of several records, and ``more``: types by name."""
+@cache
+def flat(name: str, /, *records: type, without: frozenset[str] = frozenset(), **more: Any) -> type[BaseModel]:
+    """Return the type of a JSON object that has the fields of several records, and ``more``: types by name.
+
+    Routes are described when an application is built. To make all the types takes half as long as to build the rest.
+    """
     hints = {
         field: hint
         for record in records
@@ -56,6 +61,7 @@ def flat(name: str, /, *records: type, without: Collection[str] = (), **more: An
     return create_model(name, **fields)
 
 
+@cache
 def optional(kind: Any) -> Any:
     """Return the type of a field that may be absent."""
     return kind, Field(default_factory=lambda: None)

@@ -80,11 +80,18 @@ async def _serve(
 
 
 async def _alone(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
-    ready()
-    # uvicorn raises the signal again after it has stopped, but our parts must still close.
+    server = server_of(app, config, error_at)
+
+    def stop(*_: object) -> None:
+        if not server.should_exit:  # a second signal may come when its loop is closed
+            server.should_exit = True
+
+    # uvicorn catches signals while it serves, and raises them again after it has stopped, but our parts must still
+    # close. One that comes before, as soon as somebody has read that burnish is up, must not be lost.
     for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: None)
-    await server_of(app, config, error_at).serve(sockets=[listener])
+        signal.signal(number, stop)
+    ready()
+    await server.serve(sockets=[listener])
 
 
 async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:

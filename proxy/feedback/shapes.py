@@ -42,17 +42,17 @@ Fates = Callable[[str, Feedback], Fate | None]
 
 # -- types of what the functions below return --------------------------------------------------------------------------
 
-_UNSHOWN = {"asked", "served", "ended", "wire", "rating", "feedback", "fault", "retry"}
+_UNSHOWN = frozenset({"asked", "served", "ended", "wire", "rating", "feedback", "fault", "retry"})
 """Fields of a completion that are not in JSON, or elsewhere."""
 _SAID: dict[str, Any] = {"object": Literal["feedback"], "usable": bool, "reason": str | None}
 QUOTED = flat("Quoted", prompt=str, reply=str)
-TOLD = flat("Feedback", Feedback, FeedbackDraft, without={"draft"}, **_SAID, learnt_by=int | None)
+TOLD = flat("Feedback", Feedback, FeedbackDraft, without=frozenset({"draft"}), **_SAID, learnt_by=int | None)
 UNDONE = flat("Undone", TOLD, rated=str | None, about=QUOTED)
 RATED = flat(
     "Rated",
     Feedback,
     FeedbackDraft,
-    without={"draft"},
+    without=frozenset({"draft"}),
     **_SAID,
     id=str | None,
     created_at=float | None,

@@ -26,6 +26,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, HeadersTooLarge, InvalidRequest, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name, lines
 from burnish.proxy.http.http10 import without_chunks
+from burnish.proxy.http.server import Server
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
 
 WRITE = "burnish.write"
@@ -60,11 +61,11 @@ ErrorBody = Callable[[str, BurnishError], Any]
 """Returns the JSON of an error, in the format of requests to a path ("" if there is none yet)."""
 
 
-def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> uvicorn.Server:
+def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> Server:
     """Return a server for an application; ``error_body`` words the errors of requests that never reach it."""
     logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
     settings = {"patience_s": config.request_timeout_s, "error_body": staticmethod(error_body)}
-    return uvicorn.Server(
+    return Server(
         uvicorn.Config(
             app,
             http=type("ClientConnection", (ClientConnection,), settings),

@@ -69,7 +69,7 @@ _STEP = flat("Step", completion_id=str, continues=int | None)
 ROLLOUT = flat(
     "Rollout",
     Rollout,
-    without={"caller", "steps", "rewards", "tags"},
+    without=frozenset({"caller", "steps", "rewards", "tags"}),
     object=Literal["rollout"],
     base_url=str,
     api_key=str,

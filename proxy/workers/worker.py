@@ -50,7 +50,6 @@ from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
 # Most requests end before the hub needs to know that they began.
 SEND_AFTER_S = 0.005
-POLL_S = 0.01
 SCOPE = (
     "type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path", "headers",
     IDENTITY,
@@ -92,8 +91,7 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
         await worker.begun.wait()
         server = server_of(worker.app, worker.config, error_at)
         serving = group.create_task(server.serve(sockets=[listening]))
-        while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
-            await asyncio.sleep(POLL_S)
+        await server.ready.wait()  # if it can't serve, its error ends the group
         tune_interpreter()
         worker.link.send("up")
         await worker.stopped.wait()
