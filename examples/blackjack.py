@@ -1,4 +1,4 @@
-"""The small model learns blackjack: ``python -m examples.blackjack [--full] [--seed N] [--judge]``.
+"""The small model learns blackjack: ``python -m examples.blackjack [--full] [--help]``.
 
 It needs the extra ``agents``. The environment is Gymnasium's Blackjack-v1. Without ``--full`` it shows the way in
 about a minute, and learns next to nothing.

@@ -44,6 +44,7 @@ class Given:
     full: bool
     seed: int
     judge: bool
+    model: str
 
     @property
     def fresh_from(self) -> int:
@@ -62,16 +63,17 @@ def command_line(description: str | None) -> Given:
     parser.add_argument(
         "--judge", action="store_true", help="have the gate judge the version in the end; minutes"
     )
+    parser.add_argument("--model", default="", help="another one than the small model, as of `burnish up`")
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     # By default SIGTERM ends Python at once, and the burnish that it started would go on for ever.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return Given(given.full, given.seed, given.judge)
+    return Given(**vars(given))
 
 
 @contextlib.contextmanager
 def own_burnish(given: Given) -> Iterator[str]:
-    """Start a burnish with the small model in a temporary folder; gives its address."""
+    """Start a burnish in a temporary folder; gives its address."""
     settings: dict[str, Any] = {"schedule": "manual", "rehearsed": 0, "kl_beta": 0, "seed": given.seed}
     # A few demonstrations in small batches still make steps enough.
     often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
@@ -79,6 +81,8 @@ def own_burnish(given: Given) -> Iterator[str]:
     env = {f"BURNISH_TRAIN__{name.upper()}": str(value) for name, value in settings.items()}
     # The form of an action is far from how the model talks, so the distance from the base model ends nothing here.
     env["BURNISH_TRAIN__ADVANCED__KL_STOP"] = "10"
+    if given.model:
+        env["BURNISH_MODEL"] = given.model
     with tempfile.TemporaryDirectory(prefix="burnish-agent-") as folder, burnish(Path(folder), env) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""The small model learns quests in three rooms: ``python -m examples.text_world [--full] [--seed N] [--judge]``.
+"""The small model learns quests in three rooms: ``python -m examples.text_world [--full] [--help]``.
 
 It needs the extra ``agents``. The world is in quest.py. Without ``--full`` it shows the way in about a minute, and
 learns next to nothing. All figures are shares of fresh seeds that were solved, played over the wire.

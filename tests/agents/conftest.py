@@ -13,6 +13,7 @@ import pytest
 from burnish.agents import GymAgent, Rules, find_action
 from burnish.agents.choices import QUESTION
 from tests.support.burnish import running
+from tests.support.patience import within
 from tests.support.scripted_model import Asked, Fails, ScriptedModel, scripted_model
 from tests.support.wires import Says
 
@@ -83,7 +84,8 @@ class Wire:
         return self.agents[-1]
 
     def get(self, path: str, **query: Any) -> Json:
-        return dict(httpx.get(f"{self.url}{path}", params=query).raise_for_status().json())
+        answer = httpx.get(f"{self.url}{path}", params=query, timeout=within(10))
+        return dict(answer.raise_for_status().json())
 
     def rollouts(self, task: str) -> list[Json]:
         """Return the rollouts of a task, earliest first."""

@@ -17,6 +17,8 @@ pytest.importorskip("gymnasium")
 
 from examples import blackjack, text_world
 from examples.quest import CHEST, KEY, MOST_STEPS, Quest, View, perfect
+from tests.support.patience import within
+from tests.support.tiny_gguf import random_llama
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1000)
@@ -123,14 +125,19 @@ def test_training_hands_have_each_first_sum_as_often_and_none_is_measured() -> N
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["blackjack", "text_world"])
-def test_an_example_shows_the_way(name: str) -> None:
+def test_an_example_shows_the_way(name: str, tmp_path: Path) -> None:
+    shows_the_way(name, "--model", str(random_llama(tmp_path / "tiny.gguf")))
+
+
+def shows_the_way(name: str, *options: str) -> None:
+    """Run an example at its small size."""
     done = subprocess.run(
-        [sys.executable, "-m", f"examples.{name}"],
+        [sys.executable, "-m", f"examples.{name}", *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
-        timeout=880,
+        timeout=within(880),
         env=os.environ,
     )
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from burnish.agents import GymAgent, Refused, Rules
 from tests.support.burnish import Burnish, running
+from tests.support.patience import within
 from tests.support.program import call
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -89,10 +90,11 @@ def test_an_agent_imitates_plays_learns_and_is_judged(agent: Anything, tiny: Bur
             agent.assign_reward(reward)
         statistics = agent.terminate_episode()
     assert (statistics["episodes"], statistics["samples"], statistics["version"]) == (6, 12, 2)
-    rollouts = httpx.get(f"{tiny.url}/v1/rollouts", params={"task": "luck"}).json()["data"]
+    found = httpx.get(f"{tiny.url}/v1/rollouts?task=luck", timeout=within(10)).json()
+    rollouts = found["data"]
     assert {each["version"] for each in rollouts} == {1}, "the newest version plays, live or not"
     assert {each["learnt_in"] for each in rollouts} == {statistics["run"]}
-    versions = httpx.get(f"{tiny.url}/burnish/adapters").json()
+    versions = httpx.get(f"{tiny.url}/burnish/adapters", timeout=within(10)).json()
     assert versions["live"] == 0
     newest = versions["adapters"][-1]
     assert (newest["version"], newest["parent"], newest["ratings"], newest["episodes"]) == (2, 1, 0, 6)

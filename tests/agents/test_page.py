@@ -12,6 +12,7 @@ import pytest
 
 from burnish.agents import GymAgent, Rules
 from tests.agents.conftest import Wire
+from tests.support.patience import within
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "agents-that-learn.md").read_text(encoding="utf-8")
@@ -73,7 +74,7 @@ def as_curl_sends(command: str, address: str, rollout: str) -> httpx.Response:
         for name, _, value in [said.partition(": ")]
     }
     method = "POST" if body is not None or ("-X", "POST") in given else "GET"
-    return httpx.request(method, url, headers=headers, content=body)
+    return httpx.request(method, url, headers=headers, content=body, timeout=within(10))
 
 
 @pytest.mark.parametrize("page", ["agents-that-learn.md", "other-trainers.md"])

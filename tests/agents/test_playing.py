@@ -14,6 +14,7 @@ from burnish.agents.episode import Outcome
 from burnish.agents.played import Played, interval
 from tests.agents.conftest import Corridor, Wire
 from tests.support.burnish import running
+from tests.support.patience import within
 
 
 class Fails(Corridor):
@@ -41,7 +42,7 @@ def test_attempts_at_a_seed_are_rollouts_of_the_same_seed(wire: Wire) -> None:
 
 def test_several_episodes_are_played_at_once_and_none_shares_an_environment(wire: Wire) -> None:
     inside: set[int] = set()
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=within(30))
     envs: list[Corridor] = []
 
     class Together(Corridor):
