@@ -84,16 +84,20 @@ def adapter_of(path: Path, shape: Shape, modules: str, **config: Any) -> Path:
     return write_peft(path, tensors, lora_alpha=6, target_modules=sorted(names), **config)
 
 
+PLAIN: tuple[str, dict[str, Any]] = ("", {})
+"""An adapter of every linear layer."""
+
+
 @pytest.mark.parametrize(
-    ("name", "modules", "config"),
+    ("name", "loras"),
     [
-        *((name, "", {}) for name in ("llama", "mistral", "mistral3", "qwen2", "qwen3")),
-        *((name, "", {}) for name in ("gemma", "gemma2", "gemma3")),
-        ("llama", "[qk]_proj", {"use_rslora": True}),
+        ("llama", (PLAIN, ("[qk]_proj", {"use_rslora": True}))),
+        *((name, (PLAIN,)) for name in ("mistral", "mistral3", "qwen2", "qwen3")),
+        *((name, (PLAIN,)) for name in ("gemma", "gemma2", "gemma3")),
     ],
 )
 def test_every_architecture_answers_as_peft_does(
-    name: str, modules: str, config: dict[str, Any], tmp_path: Path
+    name: str, loras: Sequence[tuple[str, dict[str, Any]]], tmp_path: Path
 ) -> None:
     import transformers
     from peft import PeftModel
@@ -106,22 +110,30 @@ def test_every_architecture_answers_as_peft_does(
     shape = tiny_shape("llama" if name == "mistral" else name, tied=tied)
     model = tiny_model(shape, transformers.MistralConfig if mistral else None)
     base = tiny_base(tmp_path / "base.gguf", shape, model)
-    adapter = adapter_of(tmp_path / "peft", shape, modules, **config)
-    to_gguf(adapter, read_base(base), tmp_path / "lora.gguf")
+    layout = read_base(base)
+    converted = [tmp_path / f"{place}.gguf" for place in range(len(loras))]
+    # By the scales of the adapters: none of them, then each for itself.
+    answers = {(0.0,) * len(loras): [steps(model, prompt, TOKENS) for prompt in PROMPTS]}
+    for place, ((modules, config), target) in enumerate(zip(loras, converted, strict=True)):
+        adapter = adapter_of(tmp_path / f"peft-{place}", shape, modules, **config)
+        to_gguf(adapter, layout, target)
+        tuned = PeftModel.from_pretrained(model, adapter).eval()
+        scales = tuple(float(each == place) for each in range(len(loras)))
+        answers[scales] = [steps(tuned, prompt, TOKENS) for prompt in PROMPTS]
+        model = tuned.unload()
 
-    without = [steps(model, prompt, TOKENS) for prompt in PROMPTS]
-    tuned = PeftModel.from_pretrained(model, adapter).eval()
-    trained = [steps(tuned, prompt, TOKENS) for prompt in PROMPTS]
     tolerance = GELU_TOLERANCE if name.startswith("gemma") else TOLERANCE
-    arguments = ["-m", str(base), "--lora", str(tmp_path / "lora.gguf"), *EXACT]
+    arguments = ["-m", str(base), "--lora", ",".join(map(str, converted)), *EXACT]
     with LlamaServer(arguments, tmp_path / "log") as server:
-        for scale, answers in ((0.0, without), (1.0, trained)):
-            for prompt, reference in zip(PROMPTS, answers, strict=True):
-                engine = served(server, prompt, [scale])
+        for scales, references in answers.items():
+            for prompt, reference in zip(PROMPTS, references, strict=True):
+                engine = served(server, prompt, scales)
                 assert [step.token for step in engine] == [int(logprobs.argmax()) for logprobs in reference]
                 assert distance(engine, reference) < tolerance
-    for before, after in zip(without, trained, strict=True):
-        assert np.abs(before[0] - after[0]).max() > MOVED, "the adapter does something"
+    without, *trained = answers.values()
+    for each in trained:
+        for before, after in zip(without, each, strict=True):
+            assert np.abs(before[0] - after[0]).max() > MOVED, "the adapter does something"
 
 
 @pytest.mark.timeout(600)
@@ -139,10 +151,11 @@ def test_the_small_model_and_two_adapters_answer_as_peft_does(tmp_path: Path) ->
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).eval()
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     base = of_model(tmp_path / "base.gguf", SMALL, state, keys=KEYS)
+    layout = read_base(base)
     converted = [tmp_path / f"{seed}.gguf" for seed in (0, 1)]
     for seed, target in enumerate(converted):
         adapter = write_peft(tmp_path / str(seed), random_lora(seed, strength=0.1))
-        to_gguf(adapter, read_base(base), target)
+        to_gguf(adapter, layout, target)
     loras = ",".join(f"{path}:0" for path in converted)
     arguments = ["-m", str(base), "--lora-scaled", loras, *EXACT]
     with LlamaServer(arguments, tmp_path / "log") as server:

@@ -1,4 +1,4 @@
-"""One Chromium and one burnish for all tests of the page, and a browser context of its own for each.
+"""One Chromium and one burnish for all tests of the page, and tabs of its own for each.
 
 They live in the session's event loop, so every test here runs in it too.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from pathlib import Path
 
@@ -15,10 +17,17 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from tests.page.site import Site, site_running
+from tests.support.patience import patience, within
+from tests.support.tiny_gguf import random_llama
 
 ROOT = Path(__file__).parents[2]
-WAIT_MS = 15_000
+WAIT_MS = 1000 * within(30)
 """The machine also runs other tests. What works takes milliseconds."""
+# A message goes after some seconds, in which a slow machine may draw it late and look for it seldom.
+STAYS_LONGER = f"""{{
+  const wait = window.setTimeout;
+  window.setTimeout = (run, ms, ...more) => wait(run, ms < 2000 ? ms : ms * {patience()}, ...more);
+}}"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,9 +49,15 @@ def chromium_path() -> str:
 async def chromium(chromium_path: str) -> AsyncIterator[Browser]:
     expect.set_options(timeout=WAIT_MS)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium_path)
+        browser = await playwright.chromium.launch(executable_path=chromium_path, timeout=WAIT_MS)
         yield browser
         await browser.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of random weights, for those who want an engine behind burnish."""
+    return random_llama(tmp_path_factory.mktemp("model") / "tiny.gguf")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -52,17 +67,60 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield site
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def context(chromium: Browser) -> AsyncIterator[BrowserContext]:
-    """What one user's browser keeps: cookies, tabs. Faults in any of its tabs fail the test."""
-    faults: list[str] = []
-    context = await chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+@dataclass
+class Kept:
+    """What one user's browser keeps: cookies, files, tabs."""
+
+    context: BrowserContext
+    faults: list[str] = field(default_factory=list)
+    """Of any of its tabs, since they were last looked at."""
+    blank: Page | None = None
+    """A tab that stays: the first one of a user opens a window, which costs more than any page."""
+
+    async def over(self) -> None:
+        """Close the tabs of a test, which fails if there were faults in them."""
+        for page in self.context.pages:
+            if page is not self.blank:
+                await page.close()
+        faults, self.faults[:] = self.faults[:], []
+        assert not faults
+
+
+@asynccontextmanager
+async def keeping(browser: Browser) -> AsyncIterator[Kept]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    kept = Kept(context)
     context.set_default_timeout(WAIT_MS)
-    context.on("weberror", lambda fault: faults.append(str(fault.error)))
-    context.on("console", lambda message: faults.extend(_faults_in(message)))
-    yield context
-    await context.close()
-    assert not faults
+    await context.add_init_script(STAYS_LONGER)
+    context.on("weberror", lambda fault: kept.faults.append(str(fault.error)))
+    context.on("console", lambda message: kept.faults.extend(_faults_in(message)))
+    try:
+        yield kept
+    finally:
+        await context.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def kept(chromium: Browser) -> AsyncIterator[Kept]:
+    async with keeping(chromium) as kept:
+        kept.blank = await kept.context.new_page()
+        yield kept
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(kept: Kept) -> AsyncIterator[BrowserContext]:
+    """Of a user who was here before: their browser has the files. Nothing of a test may stay in it."""
+    yield kept.context
+    await kept.over()
+    assert not await kept.context.cookies()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def own_context(chromium: Browser) -> AsyncIterator[BrowserContext]:
+    """Of a user who was never here, in the browser of this test alone."""
+    async with keeping(chromium) as kept:
+        yield kept.context
+        await kept.over()
 
 
 def _faults_in(message: ConsoleMessage) -> list[str]:

@@ -17,7 +17,6 @@ import httpx
 from burnish.adapters import examples
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.hosts.detect import weights_digest
-from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.registry import Registry
 from burnish.adapters.waiting import PASSED_AGAINST
 from burnish.proxy import ids
@@ -27,10 +26,12 @@ from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
 from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.proxy.log.exchanges import capture, rate, user
-from tests.support.burnish import in_thread, running
-from tests.support.lora import random_lora, register, write_peft
+from tests.support.inprocess import calling
+from tests.support.lora import register, write_peft
+from tests.support.patience import within
+from tests.support.tiny_gguf import TINY, tiny_lora
 
-SETTINGS = {"BURNISH_TRAIN__PROMOTE": "manual", "BURNISH_TRAIN__SCHEDULE": "manual"}
+BY_HAND = {"promote": "manual", "schedule": "manual", "on_battery": True, "max_load": 1, "memory_gb": 0}
 QUESTION = "Why is the sky blue?"
 DOUBTED = "the other ratings speak against it"
 
@@ -54,28 +55,28 @@ class Learnt:
         made = await self.client.post(
             "/v1/chat/completions",
             json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
-            timeout=120,
+            timeout=within(120),
         )
         name = made.headers["x-burnish-completion-id"]
         return int((await self.get(f"/burnish/completions/{name}"))["adapter_version"])
 
 
 @asynccontextmanager
-async def learnt_running(folder: Path) -> AsyncIterator[Learnt]:
+async def learnt_running(folder: Path, model: Path) -> AsyncIterator[Learnt]:
+    """Run burnish on the tiny model, in this process."""
     data = folder / "data"
     data.mkdir()
     log = Log.open(data / "burnish.db")
     try:
-        unlearnt, run_of_v1 = await _made(log, data, folder)
+        unlearnt, run_of_v1 = await _made(log, data, folder, weights_digest(model))
     finally:
         log.close()
-    async with in_thread(running(data, env=SETTINGS)) as burnish:
-        async with httpx.AsyncClient(base_url=burnish.url, timeout=30) as client:
-            yield Learnt(burnish.url, client, data, unlearnt, run_of_v1)
+    async with calling(folder, model=str(model), engine="auto", context=512, train=BY_HAND) as client:
+        yield Learnt(str(client.base_url).rstrip("/"), client, data, unlearnt, run_of_v1)
 
 
-async def _made(log: Log, data: Path, folder: Path) -> tuple[str, str]:
-    registry, digest = Registry(data / "adapters"), weights_digest(ensure_small_model())
+async def _made(log: Log, data: Path, folder: Path, digest: str) -> tuple[str, str]:
+    registry = Registry(data / "adapters")
     rated = [await _rated(log, number) for number in range(6)]
     runs = [ids.run_id() for _ in range(3)]
     taught: list[dict[str, Any]] = [
@@ -84,7 +85,7 @@ async def _made(log: Log, data: Path, folder: Path) -> tuple[str, str]:
         {"parent": 1},
     ]
     for seed, (run, facts) in enumerate(zip(runs, taught, strict=True), 1):
-        adapter = write_peft(folder / f"made-{seed}", random_lora(seed))
+        adapter = write_peft(folder / f"made-{seed}", tiny_lora(TINY, seed))
         register(registry, adapter, digest, run_id=run, **{"objective": "mis_po"} | facts)
     passed, failed = judge(LIKED), judge(replace(HEALTHY, candidate=DAMAGE["repetitive"]))
     _judged(registry, 1, passed, **{PASSED_AGAINST: 0})

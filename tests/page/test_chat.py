@@ -14,11 +14,12 @@ import pytest_asyncio
 from playwright.async_api import Locator, Page, Route, expect
 
 from tests.page.axe import violations
-from tests.page.site import Site, site_running
+from tests.page.site import Site, site_here
 from tests.support.inprocess import calling
 from tests.support.inprocess import logged as of_log
 from tests.support.lora import write_peft
-from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
+from tests.support.patience import within
+from tests.support.tiny_gguf import TINY, tiny_lora
 from tests.support.upstream import Received, Script, events, reply, stream
 
 BY_HAND = {"schedule": "manual"}
@@ -32,7 +33,7 @@ HOSTILE = (
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A burnish before an upstream whose models are named like versions."""
-    async with site_running(tmp_path_factory.mktemp("models")) as site:
+    async with site_here(tmp_path_factory.mktemp("models")) as site:
         answer = site.answer
 
         async def script(received: Received, writer: asyncio.StreamWriter) -> None:
@@ -83,11 +84,26 @@ async def say(page: Page, site: Site, prompt: str, *texts: str) -> None:
         await expect(answers(page).filter(has_text=text).get_by_role("button", name="Copy")).to_be_visible()
 
 
-async def logged(site: Site, prompt: str) -> list[dict[str, Any]]:
-    """Return the completions with this prompt, earliest first, with all that is known of them."""
-    listed = (await site.client.get("/burnish/completions", params={"limit": 100})).json()["data"]
-    ids = [each["id"] for each in listed if each["prompt"] == prompt][::-1]
+async def logged(site: Site, prompt: str, count: int = 1) -> list[dict[str, Any]]:
+    """Wait for so many completions with this prompt; return them, earliest first, with all that is known of them.
+
+    The page knows earlier than burnish that it has stopped an answer.
+    """
+    ids: list[str] = []
+    async with asyncio.timeout(within(30)):
+        while len(ids) < count:
+            listed = (await site.client.get("/burnish/completions", params={"limit": 100})).json()["data"]
+            ids = [each["id"] for each in listed if each["prompt"] == prompt][::-1]
     return [(await site.client.get(f"/burnish/completions/{each}")).json() for each in ids]
+
+
+async def stored(page: Page) -> None:
+    """Wait until burnish has stored all that was said of answers: the page shows it earlier."""
+    await page.wait_for_function(
+        """() => JSON.parse(sessionStorage["burnish.chat"]).turns.every(({ answers, judged }) =>
+            answers.every(({ rated, feedback }) => !rated || feedback)
+            && judged.every(({ winner, feedback }) => !winner || feedback))"""
+    )
 
 
 async def said(site: Site, prompt: str) -> list[dict[str, Any]]:
@@ -111,14 +127,14 @@ async def test_an_answer_streams_and_can_be_stopped(chat: Page, site: Site) -> N
     assert await thumb(chat, "Good").count() == 0, "it hasn't ended"
     await chat.keyboard.press("Escape")
     await expect(answers(chat)).to_contain_text("Stopped.")
-    hold.set()
     (stopped,) = await logged(site, prompt)
+    hold.set()
     assert stopped["outcome"] == "cancelled"
     site.scripts[prompt] = one_after_another("Rivers run downhill and reach the sea.")
     await chat.get_by_role("button", name="Ask again").click()
     await expect(answers(chat)).to_contain_text("reach the sea.")
     await expect(answers(chat)).not_to_contain_text("Stopped.")
-    _, whole = await logged(site, prompt)
+    _, whole = await logged(site, prompt, 2)
     assert (whole["outcome"], whole["session"]) == ("complete", stopped["session"])
     assert whole["session"].startswith("page-")
 
@@ -131,6 +147,7 @@ async def test_an_answer_is_rated_by_keys_and_a_rating_is_taken_back(chat: Page,
     await expect(thumb(chat, "Bad")).to_have_attribute("aria-pressed", "true")
     await chat.keyboard.press("4")
     await expect(answers(chat)).to_contain_text("4 of 5: Good")
+    await stored(chat)
     await chat.keyboard.press("c")
     await chat.keyboard.type("say why")
     await chat.keyboard.press("Enter")
@@ -163,6 +180,7 @@ async def test_a_rating_that_fails_says_so_and_is_tried_again(chat: Page, site: 
     await chat.unroute("**/v1/feedback")
     await chat.get_by_role("button", name="Try again").click()
     await expect(thumb(chat, "Good")).to_have_attribute("aria-pressed", "true")
+    await stored(chat)
     (rating,) = await said(site, prompt)
     assert rating["reward"] == 1.0
 
@@ -185,7 +203,8 @@ async def test_several_answers_are_compared_in_pairs_by_keys(chat: Page, site: S
     await expect(chat.get_by_text("You found B better than C.")).to_be_visible()
     await expect(chat.get_by_text("Which is better?")).not_to_be_visible()
     await expect(answers(chat).nth(1)).to_contain_text("goes on from here")
-    by_text = {each["reply"]["content"]: each["id"] for each in await logged(site, prompt)}
+    await stored(chat)
+    by_text = {each["reply"]["content"]: each["id"] for each in await logged(site, prompt, 3)}
     pairs = [(each["completion_id"], each["preferred_over"]) for each in await said(site, prompt)]
     ids = [by_text[text] for text in shown]
     assert pairs == [(ids[1], ids[0]), (ids[1], ids[2])]
@@ -204,11 +223,12 @@ async def test_a_regenerated_answer_becomes_a_preference_if_it_is_judged(chat: P
     await chat.keyboard.press("r")
     judging = chat.get_by_role("group", name="Which answer is better?")
     await judging.get_by_role("button", name="B", exact=False).last.wait_for()
-    first, again = await logged(site, prompt)
+    first, again = await logged(site, prompt, 2)
     assert (again["messages"], again["reply"]["content"]) == (first["messages"], "Downpour.")
     assert await said(site, prompt) == [], "asking again says nothing by itself"
     await judging.get_by_role("button", name=re.compile("^A")).click()
     await expect(chat.get_by_text("You found A better than B.")).to_be_visible()
+    await stored(chat)
     (pair,) = await said(site, prompt)
     assert (pair["completion_id"], pair["preferred_over"]) == (first["id"], again["id"])
     await chat.get_by_role("button", name="Take back: You found A better than B.").click()
@@ -234,7 +254,8 @@ async def test_two_models_side_by_side_are_blind_until_they_are_judged(chat: Pag
     await expect(chat.get_by_text("model hidden")).to_have_count(0)
     await expect(chat.locator(".answer > header").filter(has_text="tiny@")).to_have_count(2)
     shown = [await each.inner_text() for each in await chat.locator(".answer > header").all()]
-    made = {each["model_served"]: each for each in await logged(site, prompt)}
+    await stored(chat)
+    made = {each["model_served"]: each for each in await logged(site, prompt, 2)}
     assert set(made) == {"tiny@base", "tiny@v3"}
     (pair,) = await said(site, prompt)
     better, worse = (re.search(r"tiny@\w+", text) for text in shown)
@@ -246,10 +267,11 @@ async def test_two_models_side_by_side_are_blind_until_they_are_judged(chat: Pag
     )
 
 
-async def test_the_base_model_answers_beside_the_live_version(page: Page, tmp_path: Path) -> None:
-    model = random_llama(tmp_path / "tiny.gguf")
+async def test_the_base_model_answers_beside_the_live_version(
+    page: Page, tiny_model: Path, tmp_path: Path
+) -> None:
     adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
-    async with calling(tmp_path, model=str(model), engine="auto", context=512, train=BY_HAND) as http:
+    async with calling(tmp_path, model=str(tiny_model), engine="auto", context=512, train=BY_HAND) as http:
         await page.goto(f"{http.base_url}#/chat")
         count = page.get_by_label("How many answers")
         await expect(count.get_by_role("option")).to_have_count(
@@ -266,6 +288,7 @@ async def test_the_base_model_answers_beside_the_live_version(page: Page, tmp_pa
         await page.get_by_role("button", name="Skip").wait_for()
         await page.keyboard.press("ArrowRight")
         await expect(page.get_by_text("You found B better than A.")).to_be_visible()
+        await stored(page)
         for version in ("base", "v1"):
             await expect(answers(page).get_by_text(version, exact=True)).to_be_visible()
         made = await of_log(http)
@@ -319,6 +342,7 @@ async def test_text_of_a_model_stays_text(chat: Page, site: Site) -> None:
     await message(chat).fill("Be hostile.")
     await message(chat).press("Enter")
     answer = answers(chat)
+    await expect(answer.get_by_role("button", name="Copy")).to_be_visible()  # it has ended
     await expect(answer.locator("pre")).to_have_text("<script>window.hit = 1</script>")
     assert await answer.locator("li").all_inner_texts() == [
         "<img src=x onerror=window.hit=1>",
@@ -372,9 +396,11 @@ async def test_every_key_of_the_sheet_does_what_it_says(chat: Page, site: Site) 
     await expect(message(chat)).not_to_be_focused()
     await chat.keyboard.press("?")
     sheet = chat.get_by_role("dialog", name="Keys").locator("section").filter(has_text="Take back")
+    await expect(sheet).to_be_visible()
     keys = await sheet.locator("kbd").all_inner_texts()
     assert " ".join(keys) == "i / Esc j k g b 1 2 3 4 5 c u r ← → = s n"
     await chat.keyboard.press("Escape")
+    await expect(sheet).to_be_hidden()
 
     first, second = answers(chat).nth(0), answers(chat).nth(1)
     await expect(first).to_have_class(re.compile("selected"))
@@ -398,7 +424,9 @@ async def test_every_key_of_the_sheet_does_what_it_says(chat: Page, site: Site) 
         await expect(message(chat)).to_have_value("")
         await chat.keyboard.press("Escape")
     await chat.keyboard.press("c")
-    await expect(chat.get_by_role("dialog", name="What should be different?")).to_be_visible()
+    comment = chat.get_by_role("dialog", name="What should be different?")
+    await expect(comment).to_be_visible()
     await chat.keyboard.press("Escape")
+    await expect(comment).to_be_hidden()
     await chat.keyboard.press("n")
     await expect(answers(chat)).to_have_count(0)

@@ -127,6 +127,7 @@ async def test_d_marks_the_words_that_only_one_answer_has(
     texts = {each: await side(page, each).inner_text() for each in places}
     first = next(each for each in places if texts[each].endswith(new))
     await page.keyboard.press("d")
+    await expect(page.locator("mark")).to_have_count(sum(map(len, marks)))
     marked = [await side(page, each).locator("mark").all_inner_texts() for each in (first, places[first])]
     assert marked == list(marks)
     await page.keyboard.press("d")
@@ -255,7 +256,7 @@ async def test_a_judged_and_marked_pair_has_no_barriers(duel: Page, scheme: Any)
 
 async def test_it_fits_a_narrow_screen(duel: Page) -> None:
     await duel.set_viewport_size({"width": 320, "height": 640})
-    assert await duel.evaluate("document.documentElement.scrollWidth") == 320
+    await duel.wait_for_function("document.documentElement.scrollWidth === 320")
     left, right = [await side(duel, each).bounding_box() for each in ("left", "right")]
     assert left
     assert right

@@ -9,12 +9,12 @@ import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
 from tests.page.axe import violations
-from tests.page.site import Site, site_running
+from tests.page.site import Site, site_here
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with site_running(tmp_path_factory.mktemp("told"), env={"BURNISH_INSTRUCTIONS": "true"}) as site:
+    async with site_here(tmp_path_factory.mktemp("told"), instructions=True) as site:
         yield site
 
 
@@ -74,7 +74,7 @@ async def test_those_of_another_user_come_from_their_comments(page: Page, told: 
     for width in (1280, 320):
         await page.set_viewport_size({"width": width, "height": 800})
         assert await violations(page) == []
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+    await page.wait_for_function("document.documentElement.scrollWidth <= 320")
 
 
 async def refuse_changes(route: Route) -> None:

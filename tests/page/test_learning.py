@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,11 +12,12 @@ from playwright.async_api import Page, expect
 from tests.page.axe import violations
 from tests.page.learnt import Learnt, learnt_running
 from tests.page.site import Site
+from tests.support.patience import within
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def learnt(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Learnt]:
-    async with learnt_running(tmp_path_factory.mktemp("learnt")) as learnt:
+async def learnt(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> AsyncIterator[Learnt]:
+    async with learnt_running(tmp_path_factory.mktemp("learnt"), tiny_model) as learnt:
         yield learnt
 
 
@@ -60,7 +62,7 @@ async def test_rollouts_that_wait_are_named_with_the_command_that_learns_from_th
         "/v1/chat/completions",
         json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
         headers={"authorization": f"Bearer {made['api_key']}"},
-        timeout=120,
+        timeout=within(120),
     )
     rewarded = await learnt.client.post(f"/v1/rollouts/{made['id']}/reward", json={"value": 1})
     ended = await learnt.client.post(f"/v1/rollouts/{made['id']}/end")

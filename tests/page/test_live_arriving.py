@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.async_api import BrowserContext, Page, Route, expect
 
-from tests.page.site import Site, site_running
+from tests.page.site import Site, site_here
 from tests.page.test_live import conversation, in_front, read, rows
 from tests.support.upstream import events, stream
 
@@ -100,7 +100,7 @@ async def test_without_the_stream_the_page_says_so_and_catches_up_later(page: Pa
 
 
 async def test_the_first_answer_fills_an_empty_page(page: Page, tmp_path: Path) -> None:
-    async with site_running(tmp_path) as empty:
+    async with site_here(tmp_path) as empty:
         await page.goto(empty.url)
         await expect(page.get_by_text("Connected")).to_be_visible()
         await expect(rows(page)).to_have_count(0)

@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, expect
 
 from tests.page.axe import violations
-from tests.page.site import Site, site_running
+from tests.page.site import Site, site_here
 from tests.support.upstream import events, stream
 
 API, ADMIN = "caller", "root"
@@ -19,8 +19,8 @@ API, ADMIN = "caller", "root"
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A burnish with both keys, and one answer in its log."""
-    keys = {"BURNISH_API_KEY": API, "BURNISH_ADMIN_KEY": ADMIN}
-    async with site_running(tmp_path_factory.mktemp("locked"), "--model", "mock", env=keys, key=API) as site:
+    folder = tmp_path_factory.mktemp("locked")
+    async with site_here(folder, model="mock", api_key=API, admin_key=ADMIN, key=API) as site:
         await site.ask("Who may read this?")
         yield site
 
@@ -28,9 +28,18 @@ async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A burnish that everybody on the machine may ask, and its admin only may read."""
-    async with site_running(tmp_path_factory.mktemp("shared"), env={"BURNISH_ADMIN_KEY": ADMIN}) as site:
+    async with site_here(tmp_path_factory.mktemp("shared"), admin_key=ADMIN) as site:
         await site.ask("Who may read this?")
         yield site
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(context: BrowserContext) -> AsyncIterator[BrowserContext]:
+    """Forgets who signed in."""
+    yield context
+    for page in context.pages:
+        await page.evaluate("location.origin === 'null' || localStorage.clear()")
+    await context.clear_cookies()
 
 
 async def sign_in(page: Page, key: str) -> None:

@@ -9,14 +9,14 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.page.axe import violations
-from tests.page.site import Site, site_running
+from tests.page.site import Site, site_here
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def rated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Two people rated ten answers alike, a third one only one of them, and a fourth one counts twice."""
-    weights = {"BURNISH_TRAIN__RATER_WEIGHTS": '{"dora": 2.0}'}
-    async with site_running(tmp_path_factory.mktemp("rated"), env=weights) as site:
+    weights = {"rater_weights": {"dora": 2.0}}
+    async with site_here(tmp_path_factory.mktemp("rated"), train=weights) as site:
         asked = [await site.ask(f"What is number {number}?") for number in range(10)]
         for number, completion in enumerate(asked):
             for rater in ("anna", "bea"):
@@ -44,7 +44,7 @@ async def test_each_rater_with_counts_agreement_and_weight(page: Page, rated: Si
     await expect(dora).to_contain_text("Counts 2 times as much.")
     await page.set_viewport_size({"width": 320, "height": 640})
     assert await violations(page) == []
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+    await page.wait_for_function("document.documentElement.scrollWidth <= 320")
 
 
 async def test_a_rating_appears_by_itself_and_a_hostile_name_is_only_text(page: Page, rated: Site) -> None:

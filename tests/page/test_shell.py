@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.async_api import Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
 from tests.page.axe import violations
-from tests.page.site import Site, site_running
+from tests.page.site import Site, site_here
 
 
 async def test_a_browser_gets_the_page_and_a_program_what_the_upstream_answers(site: Site) -> None:
@@ -59,7 +59,7 @@ async def test_the_engines_page_is_below_a_path_of_its_own(site: Site) -> None:
 
 
 async def test_the_page_needs_no_key_and_nothing_else_opens(tmp_path: Path) -> None:
-    async with site_running(tmp_path, env={"BURNISH_API_KEY": "secret"}) as site:
+    async with site_here(tmp_path, api_key="secret") as site:
         for path in ("/", "/burnish/page/main.js"):
             assert (await site.client.get(path, headers={"accept": "text/html"})).is_success
         for path in (
@@ -75,7 +75,10 @@ async def test_the_page_needs_no_key_and_nothing_else_opens(tmp_path: Path) -> N
             )
 
 
-async def test_a_browser_keeps_the_files_until_one_of_them_changes(page: Page, site: Site) -> None:
+async def test_a_browser_keeps_the_files_until_one_of_them_changes(
+    own_context: BrowserContext, site: Site
+) -> None:
+    page = await own_context.new_page()
     await page.goto(site.url)
     await expect(page.get_by_role("heading", level=1)).to_be_visible()
     await page.goto("about:blank")

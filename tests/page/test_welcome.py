@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, expect
 
 from tests.page.site import site_running
 
 
 async def test_it_names_the_lines_for_the_agent_that_is_here(
-    context: BrowserContext, page: Page, tmp_path: Path
+    own_context: BrowserContext, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
@@ -20,7 +20,8 @@ async def test_it_names_the_lines_for_the_agent_that_is_here(
     codex.chmod(0o755)
     env = {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.defpath}", "XDG_CONFIG_HOME": str(home)}
     async with site_running(tmp_path / "data", env=env) as site:
-        await context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
+        await own_context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
+        page = await own_context.new_page()
         await page.goto(site.url)
         await page.get_by_role("button", name="Copy").click()
         await expect(page.get_by_role("button", name="Copied")).to_be_visible()

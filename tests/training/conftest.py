@@ -12,10 +12,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
-from burnish.training.job import Hyperparameters
+from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.rendering import Renderer
 from burnish.training.weights import prepared_weights
 from tests.support.jobs import Base
+from tests.support.shared import shared
+from tests.training.learnt import learn
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +30,12 @@ def small() -> Base:
 @pytest.fixture(scope="session")
 def weights(small: Base) -> Path:
     return prepared_weights(*small)
+
+
+@pytest.fixture(scope="session")
+def learnt(small: Base, tmp_path_factory: pytest.TempPathFactory) -> JobDirectory:
+    """A job that learnt from twelve ratings, and was evaluated: once for all processes of a run. Not to be changed."""
+    return JobDirectory(shared(tmp_path_factory, "learnt", lambda folder: learn(folder, small)))
 
 
 @pytest.fixture(scope="session")

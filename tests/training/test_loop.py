@@ -18,8 +18,8 @@ from burnish.training.evaluate import evaluate
 from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, Rollout, TrainResult
 from burnish.training.loop import train
 from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, context, sample, write_job
+from tests.training.learnt import COMMAND
 
-COMMAND = [sys.executable, "-m", "burnish.training"]
 MEMORY_LIMIT = 2_500_000_000
 
 
@@ -29,10 +29,6 @@ def make(tmp_path: Path, tiny: Base):
         return write_job(tmp_path / name, base, samples, **changes)
 
     return make
-
-
-def command(step: str, job: JobDirectory) -> None:
-    subprocess.run([*COMMAND, step, str(job.path)], check=True, stdin=subprocess.DEVNULL)
 
 
 def rollouts() -> list[Rollout]:
@@ -154,20 +150,16 @@ def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_v
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(make, small: Base):
-    samples = [sample(n % 16, good=n % 2 == 0, held_out=n >= 12) for n in range(16)]
-    job = make(samples, base=small, hyperparameters=Hyperparameters())
-    command("train", job)
-    job.write_rollouts(rollouts())
-    command("evaluate", job)
-    result, evaluation = job.result(), job.evaluation()
+def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(learnt: JobDirectory):
+    result, evaluation = learnt.result(), learnt.evaluation()
     assert isinstance(result, TrainResult)
+    assert (result.good, result.bad) == (6, 6)
     assert margin(evaluation, "candidate") > margin(evaluation, "incumbent") + 0.1
     assert {score.conversation_id for score in evaluation.held_out} == {f"conv_{n}" for n in range(12, 16)}
     assert abs(evaluation.general_loss - evaluation.general_loss_reference) < 0.1
     assert 0 < evaluation.weight_change < 0.01
     assert max(result.peak_rss_bytes, evaluation.peak_rss_bytes) < MEMORY_LIMIT
-    check_adapter(job.adapter)
+    check_adapter(learnt.adapter)
 
 
 def test_the_memory_of_the_parent_is_not_counted():

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gguf import GGUFReader, dequantize
+from gguf import dequantize
 from safetensors.torch import load_file
 
+from burnish.adapters.convert.gguf_layout import open_gguf
 from burnish.training.errors import JobError
 from burnish.training.weights import prepared_weights
 from tests.support.jobs import Base
@@ -17,7 +18,7 @@ from tests.support.jobs import Base
 
 def test_the_cache_holds_what_the_engine_serves(weights: Path, small: Base):
     cached = load_file(weights / "model.safetensors")
-    served = {tensor.name: tensor for tensor in GGUFReader(small.gguf).tensors}
+    served = {tensor.name: tensor for tensor in open_gguf(small.gguf).tensors}
     for ours, theirs in {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.layers.7.mlp.down_proj.weight": "blk.7.ffn_down.weight",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +39,8 @@ from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import listening
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.patience import within
+from tests.support.shared import shared
 from tests.support.tiny_gguf import random_llama
 
 
@@ -95,7 +99,9 @@ class World:
         with self.swap.route.lease() as lease:
             body = {"model": lease.endpoint.model, "messages": messages, **params}
             headers = {"authorization": f"Bearer {lease.endpoint.api_key}"}
-            async with httpx.AsyncClient(base_url=lease.endpoint.url, trust_env=False, timeout=300) as http:
+            async with httpx.AsyncClient(
+                base_url=lease.endpoint.url, trust_env=False, timeout=within(300)
+            ) as http:
                 answer = await http.post("/v1/chat/completions", json=body, headers=headers)
             choice = answer.json()["choices"][0]
             text, finish = choice["message"]["content"], choice["finish_reason"]
@@ -121,21 +127,21 @@ class World:
             made = capture(self.log, [user(f"Question {number}?")], f"Answer {number}.", adapter_version=0)
             await self.rate(made, reward)
 
-    async def run_when(self, met: Callable[[Run], bool], within_s: float) -> Run:
+    async def run_when(self, met: Callable[[Run], bool], limit_s: float) -> Run:
         """Wait until the latest run meets a condition."""
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(within(limit_s)):
             while True:
                 self.log.run_changed.clear()
                 if (runs := await self.log.runs(1)) and met(runs[0]):
                     return runs[0]
                 await self.log.run_changed.wait()
 
-    async def ended(self, run_id: str, within_s: float) -> Run:
-        return await self.run_when(lambda run: run.id == run_id and run.ended_at is not None, within_s)
+    async def ended(self, run_id: str, limit_s: float) -> Run:
+        return await self.run_when(lambda run: run.id == run_id and run.ended_at is not None, limit_s)
 
-    async def trainer(self, within_s: float = 30.0) -> psutil.Process:
+    async def trainer(self, limit_s: float = 30.0) -> psutil.Process:
         """The child that trains for this world."""
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(within(limit_s)):
             while True:
                 for child in psutil.Process().children(recursive=True):
                     line = child.cmdline()
@@ -154,8 +160,20 @@ Open = Callable[..., Awaitable[World]]
 
 @asynccontextmanager
 async def world(
-    data: Path, registry: Registry, host: AdapterHost, train: TrainConfig, parts: dict[str, Any]
+    data: Path, registry: Registry, host: AdapterHost, base_weights: Path, settings: dict[str, Any]
 ) -> AsyncIterator[World]:
+    """``jobs``, ``gate`` and ``meter`` are parts of cycle and learner, all other settings are those of ``[train]``."""
+    cache = cache_dir() / "weights"
+    parts: dict[str, Any] = {
+        "base_weights": base_weights,
+        "weights_cache": cache,
+        "jobs": data / "jobs",
+        "gate": judge,
+        "meter": QuietMachine(),
+    }
+    parts |= {name: settings.pop(name) for name in parts.keys() & settings.keys()}
+    meter = parts.pop("meter")
+    train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
         log = WatchedLog.open(data / "burnish.db")
@@ -164,30 +182,53 @@ async def world(
         stack.push_async_callback(swap.close)
         registry.recover()
         await Reconciler(swap).reconcile_once()
-        meter = parts.pop("meter")
         learner = Learner(
             Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **parts), meter
         )
         await learner.start()
         stack.push_async_callback(learner.stop)
-        base_weights, cache = parts["base_weights"], parts["weights_cache"]
-        transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
+        transfer = Transfer(registry, host.base_model, host.base_digest, parts["base_weights"], cache)
         app = own_application(learner_routes(learner, registry, transfer, log, data))
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish")
         await stack.enter_async_context(http)
         yield World(data, log, registry, host, swap, learner, http)
 
 
+def embedded(
+    data: Path, model: Path, engine_state: Path, **settings: Any
+) -> AbstractAsyncContextManager[World]:
+    """Open a world whose embedded engine serves a file; ``settings``: as ``world`` has them."""
+    host = EmbeddedHost(model, base_model="smollm2", state_dir=engine_state)
+    return world(data, Registry(data / "adapters"), host, model, settings)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that says nothing, quickly; ``open_world(model=…)`` takes it."""
-    return random_llama(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        random_llama(folder / "tiny.gguf")
+
+    return shared(tmp_path_factory, "tiny-llama", make) / "tiny.gguf"
 
 
 @pytest.fixture(scope="session")
 def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shared, so that each adapter is converted once for all tests."""
     return tmp_path_factory.mktemp("engine")
+
+
+@pytest.fixture(scope="session")
+def taught(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory, engine_state: Path) -> Path:
+    """The data directory of a tiny model that learnt from ratings. Not to be changed: ``open_world`` takes a copy."""
+    from tests.proxy.learner.taught import teach
+
+    def make(data: Path) -> None:
+        with ThreadPoolExecutor(1) as thread:  # where no event loop is
+            thread.submit(asyncio.run, teach(data, tiny_model, engine_state)).result()
+
+    return shared(tmp_path_factory, "taught", make)
 
 
 async def no_reset(reason: str) -> NoReturn:
@@ -199,30 +240,22 @@ async def no_reset(reason: str) -> NoReturn:
 async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> AsyncIterator[Open]:
     """Open a world on the data directory of the test; a second one closes the first.
 
-    With ``model`` the embedded engine serves that file, else a double of vLLM answers. ``base_weights``, ``jobs``,
-    ``gate`` and ``meter`` are parts of cycle and learner. Everything else is a setting of ``[train]``.
+    With ``model`` the embedded engine serves that file, else a double of vLLM answers. With ``copy`` it begins as
+    another data directory is. The settings are those of ``world``.
     """
     data = tmp_path / "data"
     async with AsyncExitStack() as engines, AsyncExitStack() as opened:
 
-        async def open_(model: Path | None = None, **settings: Any) -> World:
+        async def open_(model: Path | None = None, *, copy: Path | None = None, **settings: Any) -> World:
             await opened.aclose()
-            parts: dict[str, Any] = {
-                "base_weights": model or weights,
-                "weights_cache": cache_dir() / "weights",
-                "jobs": data / "jobs",
-                "gate": judge,
-                "meter": QuietMachine(),
-            }
-            parts |= {name: settings.pop(name) for name in parts.keys() & settings.keys()}
-            train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
-            registry = Registry(data / "adapters")
+            if copy:
+                shutil.copytree(copy, data)
             if model:
-                host: AdapterHost = EmbeddedHost(model, base_model="smollm2", state_dir=engine_state)
-            else:
-                url = await engines.enter_async_context(listening(Engine().app()))
-                named: dict[str, Any] = {"data_dir": data, "upstream": url, "train": {"base": str(weights)}}
-                host, _ = await foreign_host(load_config(named), registry.versions)
-            return await opened.enter_async_context(world(data, registry, host, train, parts))
+                return await opened.enter_async_context(embedded(data, model, engine_state, **settings))
+            registry = Registry(data / "adapters")
+            url = await engines.enter_async_context(listening(Engine().app()))
+            named: dict[str, Any] = {"data_dir": data, "upstream": url, "train": {"base": str(weights)}}
+            host, _ = await foreign_host(load_config(named), registry.versions)
+            return await opened.enter_async_context(world(data, registry, host, weights, settings))
 
         yield open_

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,54 +22,23 @@ from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.records import Run
 from tests.proxy.learner.conftest import Open, World
+from tests.proxy.learner.taught import RATED, conversation, every_second, rate_answers
 from tests.proxy.log.exchanges import capture, user
+from tests.support.patience import within
 
 pytestmark = pytest.mark.slow
 
 SHORT = 130
 """Characters: the simulated user's idea of brevity."""
-Opinion = Callable[[int, str], bool]
-"""Whether the user likes a reply, given its number and text."""
 
 
 def brief(_: int, text: str) -> bool:
     return len(text) < SHORT
 
 
-def every_second(number: int, _: str) -> bool:
-    return number % 2 == 0
-
-
-def conversation(question: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": BRIEFLY}, {"role": "user", "content": question}]
-
-
-async def rate_answers(
-    world: World, questions: Sequence[str], likes: Opinion, *, max_tokens: int = 12
-) -> None:
-    """Ask, four at a time, and rate."""
-    waiting = list(enumerate(questions))
-
-    async def work() -> None:
-        while waiting:
-            number, question = waiting.pop()
-            text, completion = await world.ask(
-                conversation(question), max_tokens=max_tokens, temperature=0.8, top_p=0.95, seed=number
-            )
-            await world.rate(completion, 1.0 if likes(number, text) else -1.0)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(4):
-            group.create_task(work())
-
-
-async def check_run(world: World, ratings: int) -> None:
-    """Ratings of the first questions start a run by themselves, and its version goes live, if need be by hand."""
-    run = await world.run_when(lambda _: True, 60)
-    assert f"{ratings} new ratings" in run.reason, "it started by itself"
-    assert world.learner.status()["state"] == "training"
-    run = await world.ended(run.id, 800)
-    await check_verdict(world, run, PROMPTS[:ratings])
+async def check_run(world: World, run: Run, questions: Sequence[str]) -> None:
+    """A run left what it should, and its version goes live, if need be by hand."""
+    await check_verdict(world, run, questions)
     # Sampled answers differ from run to run: forty ratings nearly always prove it, but not always.
     if run.status != "live":
         await world.learner.promote(1, "the user believes in it", force=True)
@@ -125,7 +94,7 @@ async def check_live(world: World, run: Run) -> None:
     last = latest_step(world.learner.job(run.id))
     assert last
     assert 1 < last["step"] <= last["steps"]
-    async with asyncio.timeout(30):  # it counts again after a promotion, in its own time
+    async with asyncio.timeout(within(30)):  # it counts again after a promotion, in its own time
         while (ready := world.learner.status()["ready"])["good"] + ready["bad"] != len(rated - learnt):
             await asyncio.sleep(0.05)
     assert ready["new"] == 0
@@ -133,15 +102,11 @@ async def check_live(world: World, run: Run) -> None:
 
 
 async def test_ratings_become_a_version_and_the_gate_decides_on_it(
-    open_world: Open, tiny_model: Path
+    open_world: Open, tiny_model: Path, taught: Path
 ) -> None:
-    world = await open_world(
-        model=tiny_model, schedule="auto", min_ratings=16, min_good=8, min_bad=4, epochs=2
-    )
-    await rate_answers(world, PROMPTS[:16], every_second)
-    counts = await world.log.counts()
-    assert (counts["ratings"], counts["good"], counts["bad"]) == (16, 8, 8)
-    await check_run(world, 16)
+    world = await open_world(model=tiny_model, copy=taught)
+    (run,) = await world.log.runs(2)
+    await check_run(world, run, RATED)
     await world.learner.rollback(None, "to compare")
     assert world.registry.live() == 0
 
@@ -155,7 +120,10 @@ async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open
     await rate_answers(world, PROMPTS[:40], brief, max_tokens=64)
     counts = await world.log.counts()
     assert counts["good"] >= 8 <= counts["bad"], "the questions must divide the answers"
-    await check_run(world, 40)
+    run = await world.run_when(lambda _: True, 60)
+    assert "40 new ratings" in run.reason, "it started by itself"
+    assert world.learner.status()["state"] == "training"
+    await check_run(world, await world.ended(run.id, 800), PROMPTS[:40])
     after = await brief_answers(world)
     await world.learner.rollback(None, "to compare")
     assert after > await brief_answers(world)
@@ -175,7 +143,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
         model=tiny_model, schedule="auto", min_ratings=2, min_good=1, min_bad=1, epochs=1
     )
     await rate_answers(world, PROMPTS[:8], lambda *_: False)
-    async with asyncio.timeout(30):  # until it has counted them all, and decided
+    async with asyncio.timeout(within(30)):  # until it has counted them all, and decided
         while "all 8 ready ratings are bad" not in world.learner.status()["reason"]:
             await asyncio.sleep(0.05)
     assert await world.log.runs() == []
@@ -217,18 +185,10 @@ async def test_the_whole_way_of_rlhf_is_one_run_that_ends_at_the_gate(
 
 
 async def test_a_version_whose_judgement_was_interrupted_is_judged_after_the_restart(
-    open_world: Open, tiny_model: Path
+    open_world: Open, tiny_model: Path, taught: Path
 ) -> None:
-    world = await open_world(model=tiny_model, min_ratings=4)
-    await rate_answers(world, PROMPTS[:8], every_second)
-    run_id = await world.learner.train_now()
-    await world.run_when(lambda run: run.status == "evaluating", 200)
-    world = await open_world(model=tiny_model, min_ratings=4)
-    run = await world.ended(run_id, 200)
-    while run.status == "interrupted":  # as the end of the first burnish left it
-        world.log.run_changed.clear()
-        run = await world.run_when(lambda run: run.status != "interrupted" and run.ended_at is not None, 200)
-    assert run.id == run_id
+    world = await open_world(model=tiny_model, copy=taught)
+    (run,) = await world.log.runs(2)
     assert run.status in ("live", "candidate", "rejected"), run.reason
     interrupted, judged = world.registry.events(1)[1:3]
     assert "it is judged again" in interrupted.reason
@@ -240,10 +200,10 @@ async def test_a_version_whose_judgement_was_interrupted_is_judged_after_the_res
 
 async def check_forgotten(world: World) -> None:
     """An erased user's texts are in no job and in no verdict."""
-    assert left(world, PROMPTS[:8]), "there is something to erase"
+    assert left(world, RATED), "there is something to erase"
     await world.log.forget("local")
     await world.learner.forget()
-    assert not left(world, [*PROMPTS[:8], BRIEFLY])
+    assert not left(world, [*RATED, BRIEFLY])
     shown = (await world.http.get("/burnish/adapters/1")).json()
     assert shown["samples"] == []
     assert shown["verdict"]["checks"]
@@ -270,7 +230,7 @@ async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(
     assert "SIGKILL" in run.reason
     assert world.registry.live() == 0
     assert world.registry.versions() == []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(within(30)):
         while (status := world.learner.status())["state"] != "idle":
             await asyncio.sleep(0.05)
     assert status["ready"] == {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0, "pairs": 0}

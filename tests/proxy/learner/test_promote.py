@@ -14,19 +14,24 @@ from burnish.adapters.waiting import PASSED_AGAINST
 from burnish.proxy.learner.routes import chat_actions
 from burnish.proxy.status import summary
 from tests.proxy.learner.conftest import Open, World, no_reset
-from tests.proxy.learner.test_cycle import every_second, rate_answers
+from tests.proxy.learner.taught import RATED, every_second, rate_answers
 from tests.proxy.learner.test_learner import candidate, serves
 
 PASSED = Verdict(outcome="passed", reason="You would like more of its replies.", checks=())
+MORE = PROMPTS[len(RATED) : len(RATED) + 2]
 NO_COUNTS = {"ratings": 0, "good": 0, "bad": 0}
 
 
 def passed(world: World, seed: int, against: int) -> AdapterVersion:
     """A version that passed the gate, as a run leaves it."""
     version = world.make_version(seed)
-    details: dict[str, Any] = {"verdict": PASSED.model_dump(), PASSED_AGAINST: against}
-    world.registry.record(version.number, "candidate", "better than what is live: it is shorter.", **details)
+    record_pass(world, version.number, against)
     return version
+
+
+def record_pass(world: World, number: int, against: int) -> None:
+    details: dict[str, Any] = {"verdict": PASSED.model_dump(), PASSED_AGAINST: against}
+    world.registry.record(number, "candidate", "better than what is live: it is shorter.", **details)
 
 
 async def promote(world: World, path: str = "promote") -> dict[str, Any]:
@@ -120,30 +125,30 @@ async def test_a_damaged_version_does_not_hide_the_status(open_world: Open) -> N
 
 @pytest.mark.slow
 async def test_runs_leave_a_version_waiting_and_the_next_one_takes_its_place(
-    open_world: Open, tiny_model: Path
+    open_world: Open, tiny_model: Path, taught: Path
 ) -> None:
     def lets_pass(evidence: Evidence) -> Verdict:
         return PASSED
 
-    world = await open_world(model=tiny_model, promote="manual", epochs=1, gate=lets_pass)
-    await rate_answers(world, PROMPTS[:4], every_second)
-    first = await world.ended(await world.learner.train_now(), 200)
-    assert (first.status, first.version) == ("candidate", 1)
-    assert "It waits for you: `burnish adapters promote 1` or `/rl promote`" in first.reason
+    world = await open_world(model=tiny_model, copy=taught, promote="manual", epochs=1, gate=lets_pass)
+    if world.registry.live():
+        await world.learner.rollback(0, "test")
+    record_pass(world, 1, against=0)
     assert await waiting(world) == 1
-    assert world.registry.live() == 0
     plan = await world.learner.dry_run()
     assert (plan["ready"]["new"], plan["by_itself"]) == (
         0,
         "the schedule is manual: start a run with `burnish train`",
     )
-    assert (plan["parent"], sum(plan["trains_on"].values()) + plan["held_out"]) == (0, 4), (
+    assert (plan["parent"], sum(plan["trains_on"].values()) + plan["held_out"]) == (0, len(RATED)), (
         "the next run learns from the same ratings, because what is live hasn't learnt them"
     )
-    await rate_answers(world, PROMPTS[4:6], every_second)
+    await rate_answers(world, MORE, every_second)
     second = await world.ended(await world.learner.train_now(), 200)
-    assert second.version == 2
+    assert (second.status, second.version) == ("candidate", 2)
+    assert "It waits for you: `burnish adapters promote 2` or `/rl promote`" in second.reason
     assert await waiting(world) == 2
+    assert world.registry.live() == 0
     assert world.registry.get(2).manifest.parent == 0
     assert world.registry.get(1).reason == "v2 passed the gate later, and waits in its place"
     await promote(world)
