@@ -1,24 +1,19 @@
-"""Which slow suites CI runs: each only when something changed that it depends on, or when it passed long ago."""
+"""Which slow suites run: each only when something changed that it depends on, or when it passed long ago."""
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import subprocess
-import sys
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import ci
 import pytest
+import rooms
 
 ROOT = Path(__file__).parents[1]
-spec = importlib.util.spec_from_file_location("rooms", ROOT / "scripts" / "rooms.py")
-assert spec
-assert spec.loader
-rooms = importlib.util.module_from_spec(spec)
-sys.modules["rooms"] = rooms
-spec.loader.exec_module(rooms)
-
-ROOM = rooms.Room(("tests/room/*.py", "data.txt"), ("burnish.apart",))
+ROOM = rooms.Room(("tests/room/test_*.py",), ("data.txt",), ("burnish.apart",))
 FILES = {
     "tests/room/test_it.py": "import burnish.one\nfrom burnish.apart import thing\n",
     "data.txt": "data",
@@ -41,7 +36,7 @@ def project(tmp_path: Path) -> Path:
     for name, content in FILES.items():
         write(tmp_path, name, content)
     commit(tmp_path)
-    rooms.record_passed("room", ROOM, tmp_path)
+    record(tmp_path)
     return tmp_path
 
 
@@ -61,77 +56,226 @@ def write(project: Path, name: str, content: str) -> None:
     path.write_text(content)
 
 
+def record(project: Path, name: str = "room") -> str:
+    return str(rooms.record_pass(name, ROOM, project, rooms.digest(ROOM, project), 60.0))
+
+
+def old(project: Path, name: str = "room") -> bool:
+    return bool(rooms.state(name, ROOM, project).old)
+
+
+def recorded(project: Path) -> Any:
+    return json.loads((project / rooms.RECORD).read_bytes())
+
+
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_room_depends_on_its_files_and_on_what_they_import_at_any_depth(project: Path, name: str) -> None:
-    assert rooms.decide("room", ROOM, project)[0] is False
+    assert not old(project)
     write(project, name, FILES[name] + "\n")
-    commit(project)
-    due, why = rooms.decide("room", ROOM, project)
-    assert due is (name in REACHED), why
+    rooms.imported.cache_clear()
+    assert old(project) is (name in REACHED)
 
 
-def test_a_file_that_comes_or_goes_makes_it_due(project: Path) -> None:
+def test_a_file_that_comes_or_goes_makes_it_old(project: Path) -> None:
     write(project, "tests/room/test_more.py", "")
-    assert rooms.decide("room", ROOM, project)[0]
+    assert old(project)
     (project / "tests/room/test_more.py").unlink()
-    assert not rooms.decide("room", ROOM, project)[0]
+    assert not old(project)
     (project / "data.txt").unlink()
-    assert rooms.decide("room", ROOM, project)[0]
+    assert old(project)
 
 
-def test_after_thirty_commits_it_is_due_whatever_changed(project: Path) -> None:
-    for _ in range(rooms.MAX_AGE):
+def test_a_change_that_is_taken_back_needs_no_second_run_however_many_commits_later(project: Path) -> None:
+    for number in range(rooms.KEPT - 1):
+        write(project, "data.txt", f"{number}")
+        assert old(project)
         commit(project)
-    assert rooms.decide("room", ROOM, project)[0] is False
+        assert "Commit it" in record(project)
+        assert not old(project)
+    write(project, "data.txt", "data")
+    assert not old(project)
+    write(project, "data.txt", "one more")
     commit(project)
-    assert rooms.decide("room", ROOM, project) == (True, "it last passed 31 commits ago")
-
-
-def _another_history(project: Path) -> None:
-    git(project, "checkout", "-q", "--orphan", "other")
-    commit(project)
+    record(project)
+    assert len(recorded(project)["room"]) == rooms.KEPT
+    write(project, "data.txt", "data")
+    assert old(project), "only so many passes are kept"
 
 
 @pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda project: (project / rooms.RECORD).unlink(),
-        lambda project: (project / rooms.RECORD).write_text("{"),
-        lambda project: (project / rooms.RECORD).write_text("[]"),
-        lambda project: (project / rooms.RECORD).write_text('{"room": {"digest": "of no commit"}}'),
-        lambda project: (project / rooms.RECORD).write_text(
-            (project / rooms.RECORD).read_text().replace('"commit": "', '"commit": "0')
-        ),
-        _another_history,
-    ],
-    ids=["no file", "no JSON", "a list", "no commit", "unknown commit", "another history"],
+    ("days", "expected"),
+    [(0, False), (rooms.MAX_AGE_DAYS, False), (rooms.MAX_AGE_DAYS + 1, True), (-1, False), (-3, True)],
 )
-def test_it_is_due_when_the_record_cannot_be_used(project: Path, spoil: Callable[[Path], object]) -> None:
-    spoil(project)
-    due, why = rooms.decide("room", ROOM, project)
-    assert due
-    assert "passed" in why
+def test_a_pass_counts_for_fourteen_days(project: Path, days: int, expected: bool) -> None:
+    content = recorded(project)
+    content["room"][0]["on"] = (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
+    write(project, str(rooms.RECORD), json.dumps(content))
+    assert old(project) is expected
+
+
+@pytest.mark.parametrize("spoilt", ["", "{", "[]", '{"room": "passed"}', '{"room": [{"digest": 1}]}'])
+def test_it_is_old_if_the_record_cannot_be_used(project: Path, spoilt: str) -> None:
+    write(project, str(rooms.RECORD), spoilt)
+    assert old(project)
+    assert "Commit it" in record(project)
+    assert not old(project)
+
+
+def test_it_is_old_without_a_date(project: Path) -> None:
+    content = recorded(project)
+    del content["room"][0]["on"]
+    write(project, str(rooms.RECORD), json.dumps(content))
+    assert old(project)
 
 
 def test_a_record_keeps_the_other_rooms(project: Path) -> None:
-    rooms.record_passed("another", ROOM, project)
-    assert not rooms.decide("room", ROOM, project)[0]
-    assert not rooms.decide("another", ROOM, project)[0]
+    record(project, "another")
+    assert not old(project)
+    assert not old(project, "another")
+
+
+@pytest.mark.parametrize("name", ["src/burnish/unrelated.py", "a new file"])
+def test_only_the_tree_of_a_commit_is_recorded(project: Path, name: str) -> None:
+    commit(project)
+    (project / rooms.RECORD).unlink()
+    write(project, name, "not committed")
+    assert f"this isn't the tree of a commit: {name}" in record(project)
+    assert old(project)
+    commit(project)
+    assert "Commit it" in record(project), "a record that changes doesn't count"
+    assert not old(project)
+
+
+def test_nothing_is_recorded_if_a_file_changed_while_the_tests_ran(project: Path) -> None:
+    before = rooms.digest(ROOM, project)
+    write(project, "data.txt", "other")
+    commit(project)
+    assert "changed meanwhile" in rooms.record_pass("room", ROOM, project, before, 60.0)
+    assert old(project)
+
+
+SUITE = """#!/bin/sh
+[ "$1" != --install ] || exit 0
+echo "$*" >> ran.txt
+[ "$*" != "--room room" ] || ! grep -q broken data.txt
+"""
+
+
+@pytest.fixture
+def checkout(project: Path) -> Path:
+    """A repository with a CI whose only suite fails if its data is broken."""
+    for name, content in (("test", SUITE), ("check", "#!/bin/sh\n"), ("install", "#!/bin/sh\n")):
+        write(project, f"scripts/{name}", content)
+        (project / "scripts" / name).chmod(0o755)
+    write(project, ".gitignore", "ran.txt\n")
+    commit(project)
+    return project
+
+
+def ran(checkout: Path) -> list[str]:
+    return (checkout / "ran.txt").read_text().splitlines()
+
+
+def test_ci_runs_a_room_that_is_old_and_one_that_is_not(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(checkout, "data.txt", "other")
+    commit(checkout)
+    both = {"room": ROOM, "twin": ROOM}
+    record(checkout, "twin")
+    assert ci.main(checkout, both) == 0
+    assert ran(checkout) == ["-q", "--package -q", "--room room", "--room twin"]
+    lines = capsys.readouterr().out.splitlines()
+    assert any("room: runs (last time 1 min 00 s)" in line for line in lines), lines
+    assert any("twin: runs, chosen by the commit's hash" in line for line in lines), lines
+    assert set(recorded(checkout)["steps"]) == {"install", "check", "ordinary", "package"}
+
+
+def test_ci_finds_a_false_record(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(checkout, "data.txt", "broken")
+    commit(checkout)
+    record(checkout)
+    assert not old(checkout)
+    assert ci.main(checkout, {"room": ROOM}) == 1
+    assert "says that it passed with these very files, which is false" in capsys.readouterr().out
+
+
+def test_ci_checks_no_fresh_room_once_half_an_hour_is_over(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ci.Run(checkout, {"room": ROOM})
+    run.began -= ci.SPOT_CHECK_WITHIN_S
+    ci.carry_out(run)
+    assert ran(checkout) == ["-q", "--package -q"]
+    assert "room won't run" in capsys.readouterr().out
+
+
+def test_ci_checks_no_fresh_room_on_a_machine_that_would_need_half_an_hour_for_the_rest(
+    checkout: Path,
+) -> None:
+    run = ci.Run(checkout, {"room": ROOM}, took_s={"check": 60.0})
+    assert ci.time_for_spot_check(run, {"check": 60.0, "ordinary": 600.0})
+    assert ci.time_for_spot_check(run, {})
+    assert not ci.time_for_spot_check(run, {"check": 20.0, "ordinary": 600.0})
+
+
+@pytest.mark.parametrize("failing", ["install", "check", "test"])
+def test_ci_ends_with_the_first_failure(
+    checkout: Path, failing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(checkout, f"scripts/{failing}", "#!/bin/sh\nexit 3\n")
+    commit(checkout)
+    assert ci.main(checkout, {"room": ROOM}) == 1
+    assert "ended with status 3" in capsys.readouterr().out
+    assert not (checkout / "ran.txt").exists()
+
+
+def test_the_commit_chooses_among_the_rooms_that_are_not_old() -> None:
+    states = {name: rooms.State(name == "b", "") for name in "abcd"}
+    assert {ci.spot_check(states, f"{number:x}") for number in range(9)} == {"a", "c", "d"}
+    assert ci.spot_check({"b": rooms.State(True, "")}, "0") is None
 
 
 @pytest.mark.parametrize(
     ("name", "within", "outside"),
     [
+        (
+            "training",
+            ["training/loop.py", "adapters/convert/merge.py"],
+            ["proxy/app.py", "proxy/page/files/main.js"],
+        ),
+        (
+            "page",
+            ["proxy/page/files/main.js", "proxy/feedback/routes.py"],
+            ["training/loop.py", "proxy/cli/train.py"],
+        ),
         ("engines", ["adapters/hosts/vllm.py", "training/loop.py"], ["proxy/app.py"]),
-        ("clients", ["proxy/relay/relay.py", "docs/agents.md"], ["training/loop.py"]),
+        (
+            "clients",
+            ["proxy/relay/relay.py", "proxy/app.py", "proxy/agents/codex.py", "docs/agents.md"],
+            [
+                "training/loop.py",
+                "proxy/page/files/main.js",
+                "proxy/page/events.py",
+                "proxy/learner/cycle.py",
+            ],
+        ),
         ("learning", ["training/loop.py", "proxy/learner/export.py"], ["proxy/relay/relay.py"]),
     ],
 )
 def test_the_real_rooms_are_neither_empty_nor_everything(
     name: str, within: list[str], outside: list[str]
 ) -> None:
-    found = {str(path.relative_to(ROOT)) for path in rooms.closure(rooms.ROOMS[name], ROOT)}
-    assert {*within, "constraints.txt"} <= found
-    assert not found & set(outside)
-    for glob in rooms.ROOMS[name].files:
+    files = {str(path.relative_to(ROOT)) for path in rooms.closure(rooms.ROOMS[name], ROOT)}
+    assert {*within, "constraints.txt"} <= files
+    assert not files & set(outside)
+    for glob in (*rooms.ROOMS[name].tests, *rooms.ROOMS[name].files):
         assert list(ROOT.glob(glob)), f"{glob} names no file"
+
+
+def test_every_test_file_is_ordinary_or_in_one_room() -> None:
+    tests = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py")}
+    of_rooms = [name for room in rooms.ROOMS for name in rooms.pytest_arguments(room, ROOT)]
+    left_out = {each.removeprefix("--ignore=") for each in rooms.pytest_arguments("ordinary", ROOT)}
+    assert len(of_rooms) == len(set(of_rooms))
+    assert set(of_rooms) == left_out < tests

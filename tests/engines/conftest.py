@@ -14,7 +14,19 @@ from burnish.training.weights import prepared_weights
 from tests.support.lora import random_lora, version_of, write_peft
 from tests.support.real_engines import mlx_base, mlx_server, vllm_server
 
+HERE = Path(__file__).parent
 VLLM_MAX_RANK = 16
+SAME_VLLM = ("test_vllm_real", "test_token_ids_real")
+"""Modules whose tests share one vLLM, which takes minutes to boot."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share an engine in one process (-n 2 --dist loadgroup)."""
+    for item in items:
+        if HERE in item.path.parents:
+            module = item.path.stem
+            item.add_marker(pytest.mark.xdist_group("vllm" if module in SAME_VLLM else module))
 
 
 @pytest.fixture(scope="session")

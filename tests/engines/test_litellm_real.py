@@ -23,6 +23,7 @@ from burnish.proxy.errors import ConfigError
 from tests.support import bedrock_wire
 from tests.support.anthropic_wire import event, message_events, text
 from tests.support.burnish import Burnish, in_thread, running
+from tests.support.patience import within
 from tests.support.real_engines import LITELLM_PYTHON
 from tests.support.sdks import FORMATS, FULL, TOOLS, WEATHER, Json, World, status_code, user
 from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
@@ -88,7 +89,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clou
     async with (
         upstream(script) as server,
         burnish(tmp_path_factory.mktemp("burnish"), settings(server), env=AWS) as up,
-        httpx.AsyncClient(base_url=up.url, trust_env=False, timeout=60) as http,
+        httpx.AsyncClient(base_url=up.url, trust_env=False, timeout=within(60)) as http,
         AsyncExitStack() as clients,
     ):
         here = Cloud(server, http, up.url, clients, native=True, pid=up.pid)
@@ -253,7 +254,7 @@ async def test_a_client_that_leaves_ends_the_providers_work(here: Cloud) -> None
             async for line in answer.aiter_lines():
                 if "likely" in line:
                     break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(within(20)):
             while here.upstream.disconnects == left:
                 await asyncio.sleep(0.01)
 
@@ -286,7 +287,10 @@ async def test_a_killed_process_cuts_its_answers_and_is_back_for_the_next(here: 
 
 async def test_only_burnish_may_ask(here: Cloud, tmp_path: Path) -> None:
     route = Route("openai", "gpt", ["*"], KEY, here.upstream.url)
-    async with litellm([route], LITELLM_PYTHON, tmp_path / "log") as url, httpx.AsyncClient() as client:
+    async with (
+        litellm([route], LITELLM_PYTHON, tmp_path / "log") as url,
+        httpx.AsyncClient(timeout=within(60)) as client,
+    ):
         for key in ("", "Bearer x", f"Bearer {KEY}", "Bearer ü"):
             headers = {"authorization": key.encode()}
             answer = await client.post(url + CHAT, json=ASKED, headers=headers)
@@ -317,7 +321,10 @@ async def test_one_provider_is_the_only_upstream_in_several_processes_and_in_bur
         }
         program = (str(LITELLM_PYTHON), "-m", "burnish")
         up = running(tmp_path, "--workers", "2", env=variables, program=program)
-        async with in_thread(up) as burnish, httpx.AsyncClient(base_url=burnish.url, timeout=60) as http:
+        async with (
+            in_thread(up) as burnish,
+            httpx.AsyncClient(base_url=burnish.url, timeout=within(60)) as http,
+        ):
             for named in ({"model": "default"}, {"model": "openai/gpt"}, {}):
                 answer = await http.post(CHAT, json={"messages": ASKED["messages"]} | named)
                 assert answer.json()["choices"][0]["message"]["content"] == "Rain."
@@ -329,5 +336,5 @@ async def test_one_provider_is_the_only_upstream_in_several_processes_and_in_bur
             (child,) = children(of=burnish.pid)
             burnish.kill()
         assert all(KEY in str(each.header("authorization")) for each in server.requests)
-    _, alive = psutil.wait_procs([child], timeout=20)
+    _, alive = psutil.wait_procs([child], timeout=within(20))
     assert not alive

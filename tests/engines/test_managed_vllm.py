@@ -23,8 +23,10 @@ from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
+from burnish.proxy.relay.routing import ENGINE_WAIT_S
 from tests.support.burnish import Burnish, running
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.patience import within
 from tests.support.real_engines import (
     MLX_ENVIRONMENT,
     MLX_PYTHON,
@@ -58,7 +60,9 @@ def stream(url: str, answers: Answers, stopping: Event) -> None:
     body["messages"] = [{"role": "user", "content": "Tell a long story."}]
     while not stopping.is_set():
         try:
-            with httpx.stream("POST", url + "/v1/chat/completions", json=body, timeout=120) as response:
+            with httpx.stream(
+                "POST", url + "/v1/chat/completions", json=body, timeout=within(120)
+            ) as response:
                 lines = [line for line in response.iter_lines() if line]
         except httpx.TransportError as error:
             answers.failed.append(f"cut: {error!r}")
@@ -72,7 +76,7 @@ def stream(url: str, answers: Answers, stopping: Event) -> None:
 
 def until_new_stream(answers: Answers, since: float) -> float:
     """Wait for a stream that ended after a moment; returns when."""
-    deadline = time.monotonic() + BACK_WITHIN_S
+    deadline = time.monotonic() + within(BACK_WITHIN_S)
     while not answers.whole or answers.whole[-1][0] <= since:
         assert time.monotonic() < deadline, answers.failed[-3:]
         time.sleep(0.1)
@@ -89,7 +93,8 @@ def live(data_dir: Path, digest: str, base: str) -> AdapterVersion:
 
 
 def started(burnish: Burnish) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(burnish.url + "/burnish/status").json()["engine"]["started"]
+    status = httpx.get(burnish.url + "/burnish/status", timeout=within(10)).json()
+    found: dict[str, Any] = status["engine"]["started"]
     return found
 
 
@@ -112,7 +117,7 @@ def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
     flags = ["--engine", "vllm", "--engine-python", str(VLLM_PYTHON), "--model", str(weights), "--no-train"]
     flags += ["--engine-args", shlex.join(VLLM_OPTIONS)]
     began, stopping = time.monotonic(), Event()
-    with running(data_dir, *flags, env=VLLM_ENVIRONMENT, boot_limit_s=BACK_WITHIN_S) as burnish:
+    with running(data_dir, *flags, env=VLLM_ENVIRONMENT, boot_limit_s=within(BACK_WITHIN_S)) as burnish:
         logger.info("up after %.0f s", time.monotonic() - began)
         first = started(burnish)
         processes = family(first["pid"])
@@ -123,8 +128,11 @@ def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
                 until_new_stream(answers, 0)
                 os.kill(first["pid"], signal.SIGKILL)
                 killed = time.monotonic()
-                assert not psutil.wait_procs(processes, 10)[1], "what the engine had started ends with it"
-                back = until_new_stream(answers, killed + 5)  # five seconds: what was on its way is through
+                assert not psutil.wait_procs(processes, within(10))[1], (
+                    "what the engine had started ends with it"
+                )
+                # In five seconds what was on its way is through.
+                back = until_new_stream(answers, killed + within(5))
                 logger.info("serving %.0f s after kill -9; failed: %s", back - killed, answers.failed[:12])
             finally:
                 stopping.set()
@@ -133,7 +141,7 @@ def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
         assert second["pid"] != first["pid"]
         assert answers.whole[-1][1] == engine_name(version)
         processes = family(second["pid"])
-    assert not psutil.wait_procs(processes, 10)[1], "it ends with burnish"
+    assert not psutil.wait_procs(processes, within(10))[1], "it ends with burnish"
 
 
 @pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx")
@@ -145,10 +153,18 @@ def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path, an
     body = {"model": "default", "max_tokens": 8, "temperature": 0}
     body |= {"messages": [{"role": "user", "content": "Tell a long story."}]}
 
+    def post() -> httpx.Response:
+        return httpx.post(burnish.url + "/v1/chat/completions", json=body, timeout=within(120))
+
     def ask() -> tuple[str, int | None]:
-        answer = httpx.post(burnish.url + "/v1/chat/completions", json=body, timeout=120)
+        answer = post()
+        # A slow machine starts the engine in more time than a request waits, which is then told to come again.
+        while answer.status_code == 503:
+            assert answer.elapsed.total_seconds() > ENGINE_WAIT_S - 1, answer.text
+            answer = post()
         assert answer.status_code == 200, answer.text
-        logged = httpx.get(f"{burnish.url}/burnish/completions/{answer.headers['x-burnish-completion-id']}")
+        name = answer.headers["x-burnish-completion-id"]
+        logged = httpx.get(f"{burnish.url}/burnish/completions/{name}", timeout=within(10))
         return answer.json()["choices"][0]["message"]["content"], logged.json()["adapter_version"]
 
     with running(data_dir, *flags, env=env) as burnish:
@@ -156,7 +172,7 @@ def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path, an
         first = started(burnish)["pid"]
         os.kill(first, signal.SIGKILL)
         killed = time.monotonic()
-        psutil.wait_procs([psutil.Process(first)] if psutil.pid_exists(first) else [], 10)
+        psutil.wait_procs([psutil.Process(first)] if psutil.pid_exists(first) else [], within(10))
         assert ask() == before, "the request waited for the engine"
         logger.info("serving %.1f s after kill -9", time.monotonic() - killed)
         assert before[1] == 1

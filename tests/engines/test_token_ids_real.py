@@ -16,6 +16,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from tests.support.inprocess import calling
+from tests.support.patience import within
 from tests.support.real_engines import MLX_PYTHON, VLLM_PYTHON
 from tests.support.token_ids import CHAT, Json, captured, told
 
@@ -51,7 +52,7 @@ async def pair(tmp_path: Path, engine: str) -> AsyncIterator[tuple[httpx.AsyncCl
     """A burnish that captures, and the engine itself."""
     async with (
         calling(tmp_path, upstream=engine, capture={"tokens": True}) as burnish,
-        httpx.AsyncClient(base_url=engine, trust_env=False, timeout=120) as alone,
+        httpx.AsyncClient(base_url=engine, trust_env=False, timeout=within(120)) as alone,
     ):
         yield burnish, alone
 
@@ -66,7 +67,7 @@ async def ask(http: httpx.AsyncClient, path: str = CHAT, **body: Any) -> httpx.R
 def made_by_mlx(mlx: str, base: Path) -> Json:
     """Its own answer, with the ids that it chose."""
     body = BODY | {"model": str(base), "logprobs": True}
-    answer: Json = httpx.post(mlx + CHAT, json=body, timeout=120, trust_env=False).json()
+    answer: Json = httpx.post(mlx + CHAT, json=body, timeout=within(120), trust_env=False).json()
     return answer
 
 

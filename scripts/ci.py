@@ -1,0 +1,186 @@
+"""What CI runs in a clean clone: the checks, the ordinary tests, the package, and each room that is old.
+
+One room that isn't old runs too, chosen by the commit's hash, if half an hour isn't over yet. If it fails, the record
+of its pass was false. See ``scripts/rooms.py``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rooms import ROOMS, Room, State, not_committed, passes_of, read_record, state, write_record
+
+SPOT_CHECK_WITHIN_S = 1800.0
+"""A room that isn't old is checked only before so much time is over: a slow machine must pass, too."""
+LIMIT_S = 5400.0
+STEPS = "steps"
+"""The entry of the record that says how long everything took that is no room."""
+
+
+class StepFailed(Exception):
+    """A command of CI ended with an error, which it has printed."""
+
+
+@dataclass
+class Run:
+    """One run of CI in a checkout."""
+
+    root: Path
+    rooms: Mapping[str, Room]
+    began: float = field(default_factory=time.monotonic)
+    took_s: dict[str, float] = field(default_factory=dict)
+    """By step, in the order in which they ran."""
+    installing: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def step(self, name: str, *command: str) -> None:
+        """Run a command and remember how long it took. Raises StepFailed."""
+        say(name)
+        began = time.monotonic()
+        status = subprocess.run(command, cwd=self.root, check=False).returncode
+        self.took_s[name] = time.monotonic() - began
+        if status:
+            raise StepFailed(f"{name} failed: {' '.join(command)} ended with status {status}")
+
+    def install(self, room: str) -> None:
+        """Begin to install what a room needs. That waits for the network most of the time, and the tests don't."""
+        command = ["scripts/test", "--install", room]
+        self.installing[room] = subprocess.Popen(command, cwd=self.root, stdin=subprocess.DEVNULL)
+
+    def room(self, name: str) -> None:
+        """Run a room's suite. Raises StepFailed."""
+        if self.installing.pop(name).wait():
+            raise StepFailed(f"what {name} needs was not installed")
+        self.step(name, "scripts/test", "--room", name)
+
+    def close(self) -> None:
+        """End the installations that nobody waited for."""
+        for process in self.installing.values():
+            process.kill()
+            process.wait()
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"── {text}\n")
+    sys.stdout.flush()
+
+
+def commit_of(root: Path) -> str:
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
+    return head.stdout.strip()
+
+
+def spot_check(states: Mapping[str, State], commit: str) -> str | None:
+    """Return the room that a commit's hash chooses of those that aren't old."""
+    fresh = sorted(name for name, it in states.items() if not it.old)
+    return fresh[int(commit, 16) % len(fresh)] if fresh else None
+
+
+def last_times(root: Path, rooms: Mapping[str, Room]) -> dict[str, float]:
+    """Return how long each step took when it was last recorded, in seconds."""
+    times: dict[str, float] = dict(read_record(root).get(STEPS) or {})
+    for name in rooms:
+        for each in passes_of(name, root):
+            times[name] = each.get("took_s", 0.0)
+    return times
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def say_plan(states: Mapping[str, State], spot: str | None, times: Mapping[str, float]) -> None:
+    """Say what will run, and how long that took last time."""
+    for name in ("check", "ordinary", "package"):
+        say(f"{name}: runs (last time {duration(times.get(name))})")
+    for name, it in states.items():
+        runs = "runs" if it.old else "runs, chosen by the commit's hash" if name == spot else "doesn't run"
+        say(f"{name}: {runs} (last time {duration(times.get(name))}): {it.reason}")
+
+
+def say_times(run: Run, times: Mapping[str, float]) -> None:
+    """Say what took longest."""
+    say(f"this took {duration(run.elapsed_s())}, of {duration(LIMIT_S)} that CI has:")
+    for name, seconds in sorted(run.took_s.items(), key=lambda item: -item[1]):
+        say(f"{duration(seconds):>9}  {name} (last time {duration(times.get(name))})")
+
+
+def carry_out(run: Run) -> None:
+    """Run everything. Raises StepFailed."""
+    states = {name: state(name, room, run.root) for name, room in run.rooms.items()}
+    times = last_times(run.root, run.rooms)
+    spot = spot_check(states, commit_of(run.root))
+    say_plan(states, spot, times)
+    try:
+        run.step("install", "scripts/install", "develop")
+        run.step("check", "scripts/check")
+        if spot and not time_for_spot_check(run, times):
+            say(
+                f"{spot} won't run: on this machine the rest takes longer than {duration(SPOT_CHECK_WITHIN_S)}"
+            )
+            spot = None
+        old = [name for name, it in states.items() if it.old]
+        for name in (*old, *([spot] if spot else [])):
+            run.install(name)
+        run.step("ordinary", "scripts/test", "-q")
+        run.step("package", "scripts/test", "--package", "-q")
+        for name in old:
+            run.room(name)
+        if spot:
+            check_spot(run, spot)
+    finally:
+        run.close()
+        say_times(run, times)
+    record_times(run)
+
+
+def time_for_spot_check(run: Run, times: Mapping[str, float]) -> bool:
+    """Return whether a spot check will still begin in time, judging by how long ``check`` took."""
+    slowness = run.took_s["check"] / (times.get("check") or run.took_s["check"])
+    rest_s = sum(times.get(name, 0.0) for name in ("ordinary", "package"))
+    return run.elapsed_s() + slowness * rest_s < SPOT_CHECK_WITHIN_S
+
+
+def check_spot(run: Run, name: str) -> None:
+    """Run a room that passed before. Raises StepFailed."""
+    if run.elapsed_s() >= SPOT_CHECK_WITHIN_S:
+        say(f"{name} isn't checked again, because {duration(SPOT_CHECK_WITHIN_S)} are over")
+        return
+    try:
+        run.room(name)
+    except StepFailed as error:
+        raise StepFailed(
+            f"{error}. The record says that it passed with these very files, which is false"
+        ) from error
+
+
+def record_times(run: Run) -> None:
+    """Record how long the steps took that are no rooms, if this is the tree of a commit."""
+    if not not_committed(run.root):
+        record = read_record(run.root)
+        steps = {name: round(seconds) for name, seconds in run.took_s.items() if name not in run.rooms}
+        write_record(run.root, {**record, STEPS: {**(record.get(STEPS) or {}), **steps}})
+
+
+def main(root: Path, rooms: Mapping[str, Room] = ROOMS) -> int:
+    """Run CI; returns the exit status."""
+    try:
+        carry_out(Run(root, rooms))
+    except StepFailed as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parent.parent))
