@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import signal
 import socket
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from httpx._transports import default
 from hypothesis import HealthCheck, settings
+
+from tests.support.patience import within
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
 
 # A machine that is busy with something else is no fault of ours.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +32,9 @@ LONGEST_FIRST = (
     "tests/proxy/cli/test_train.py",
     "tests/proxy/learner/test_cycle.py",
     "tests/bench/test_training.py",
+    "tests/training/test_rehearsal.py",
+    "tests/page/test_training.py",
+    "tests/page/test_live.py",
     "tests/proxy/cli/test_commands.py",
     "tests/proxy/cli/test_doctor.py",
     "tests/training/backends/test_torch_peft.py",
@@ -32,16 +44,39 @@ LONGEST_FIRST = (
     "tests/proxy/learner/test_transfer.py",
 )
 
+LONG_RUN_S = 60.0
+SHOWN_FILES = 15
+
 # A shell that starts us in the background ignores Ctrl-C, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each client of httpx reads all certificate authorities, which takes 15 ms. Tests make thousands of clients.
+default.create_ssl_context = cache(default.create_ssl_context)
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first, and leave the order within each file as it is."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, and give each test as long as this machine needs."""
     order = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+    usual_s = float(config.getini("timeout"))
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        item.add_marker(pytest.mark.timeout(within(limit.args[0] if limit else usual_s)), append=False)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Say which files took longest, what they started for their tests included."""
+    took_s: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took_s[report.location[0]] += report.duration
+    if took_s.total() > LONG_RUN_S:
+        terminalreporter.section("slowest files")
+        for name, seconds in took_s.most_common(SHOWN_FILES):
+            terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from burnish.proxy.config import load_config
 from examples.coding_agent import TOYS, Toy, passes, written
 from tests.support.burnish import running
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import completion, reply
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -44,7 +45,7 @@ def run(example: str, url: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=RUN_LIMIT_S,
+        timeout=within(RUN_LIMIT_S),
         env=os.environ | {"BURNISH_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-mine"},
     )
     assert done.returncode == 0, done.stderr
@@ -69,7 +70,7 @@ def use_case(name: str, url: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=4 * RUN_LIMIT_S,
+        timeout=within(4 * RUN_LIMIT_S),
         env=os.environ | {"BURNISH_URL": f"{url}/v1"},
     )
 

@@ -18,6 +18,7 @@ import pytest
 
 from burnish.adapters.registry import Registry
 from tests.support.burnish import Burnish, start
+from tests.support.patience import within
 from tests.support.tiny_gguf import random_llama
 
 ENGINE = "burnish.adapters.hosts.embedded_child"
@@ -75,12 +76,10 @@ class Rater:
         self._stop.clear()
 
         def run() -> None:
-            with httpx.Client(timeout=LIMIT_S) as client:
+            with httpx.Client(timeout=within(LIMIT_S)) as client:
                 while not self._stop.wait(0.2):
-                    try:
+                    with suppress(httpx.HTTPError):
                         self.step(client)
-                    except httpx.HTTPError:
-                        time.sleep(0.2)
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -117,6 +116,7 @@ def orphans(data_dir: Path) -> list[int]:
 
 def wait_for(what: str, condition: Callable[[], object], limit_s: float) -> None:
     """Wait until a condition holds. Looked at often, so that a kill comes right after what it waits for."""
+    limit_s = within(limit_s)
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
@@ -124,13 +124,18 @@ def wait_for(what: str, condition: Callable[[], object], limit_s: float) -> None
 
 
 def answers(url: str) -> bool:
-    with httpx.Client(timeout=LIMIT_S) as client, suppress(httpx.HTTPError):
+    with httpx.Client(timeout=within(LIMIT_S)) as client, suppress(httpx.HTTPError):
         return ask(client, url, "Hi").is_success
     return False
 
 
 def get(url: str, path: str, **params: Any) -> Any:
-    return httpx.get(url + path, params=params, timeout=LIMIT_S).json()
+    return httpx.get(url + path, params=params, timeout=within(LIMIT_S)).json()
+
+
+def train(burnish: Burnish) -> httpx.Response:
+    """Ask for a run; while another is under way that is refused."""
+    return httpx.post(burnish.url + "/burnish/train", json={"force": True}, timeout=within(60))
 
 
 def stored_ratings(url: str) -> set[str]:
@@ -153,7 +158,8 @@ def promoting(burnish: Burnish, number: int) -> Iterator[threading.Thread]:
     def promote() -> None:
         wanted = {"force": True, "reason": "the test wants a swap"}
         with suppress(httpx.HTTPError):
-            httpx.post(f"{burnish.url}/burnish/adapters/{number}/promote", json=wanted, timeout=60)
+            url = f"{burnish.url}/burnish/adapters/{number}/promote"
+            httpx.post(url, json=wanted, timeout=within(60))
 
     thread = threading.Thread(target=promote, daemon=True)
     thread.start()
@@ -178,7 +184,7 @@ class House:
         answer: dict[str, Any] = {}
 
         def started() -> bool:
-            posted = httpx.post(self.burnish.url + "/burnish/train", json={"force": True}, timeout=60)
+            posted = train(self.burnish)
             answer.update(posted.json())
             return posted.status_code == 202
 
@@ -191,17 +197,21 @@ class House:
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         return [json.loads(line) for line in lines]
 
-    def next_event(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """Wait for a line of the history that is not there yet; returns it."""
-        known = len(self.events())
+    def next_event(
+        self, known: int, condition: Callable[[dict[str, Any]], bool], what: str
+    ) -> dict[str, Any]:
+        """Wait for a line of the history behind so many; returns it."""
         wait_for(what, lambda: any(map(condition, self.events()[known:])), STAGE_S)
         return next(filter(condition, self.events()[known:]))
 
-    def kill_proxy(self) -> None:
+    def kill_proxy(self) -> int:
+        """Kill it and start it again; returns how many lines the history had in between."""
         self.burnish.kill()
         wait_for("its children to follow it", lambda: not orphans(self.data_dir), 15)
+        known = len(self.events())
         self.burnish = start(self.data_dir, env=self.settings)
         self.rater.url = self.burnish.url
+        return known
 
     def kill_child(self, module: str) -> None:
         """The youngest of this kind: an engine's is that of the newest version."""
@@ -285,12 +295,13 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
         here.check()
 
         # Register: the proxy, when the version has just come into being. No gate has seen it.
+        known = len(here.events())
         here.run()
-        version = here.next_event(lambda event: event["state"] == "candidate", "a version")["version"]
+        made = here.next_event(known, lambda event: event["state"] == "candidate", "a version")
         assert not (job / "checkpoint").exists(), "the next run took it over"
-        here.kill_proxy()
-        judged = here.next_event(lambda event: "verdict" in event["details"], "its verdict after the restart")
-        assert judged["version"] == version
+        known = here.kill_proxy()
+        judged = here.next_event(known, lambda event: "verdict" in event["details"], "its verdict after that")
+        assert judged["version"] == made["version"]
         here.check()
 
         # Evaluate: first the candidate's engine, while it is asked; in the next run the evaluator.
@@ -308,16 +319,18 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
         here.check()
 
         # Gate: the proxy, when the verdict has just been recorded. It holds.
+        known = len(here.events())
         here.run()
-        judged = here.next_event(lambda event: "verdict" in event["details"], "a verdict")
+        judged = here.next_event(known, lambda event: "verdict" in event["details"], "a verdict")
         here.kill_proxy()
         assert Registry(here.data_dir / "adapters").state(judged["version"]) == judged["state"]
         here.check()
 
         # Swap: the proxy, when the commit point has just been written. The version is live.
         number = judged["version"]
+        known = len(here.events())
         with promoting(here.burnish, number):
-            here.next_event(lambda event: event["state"] == "live", "the swap")
+            here.next_event(known, lambda event: event["state"] == "live", "the swap")
             here.kill_proxy()
         assert live_version(here.burnish.url) == number
         here.check()
@@ -333,7 +346,7 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
 
 def stir(burnish: Burnish, rng: random.Random) -> None:
     """Set the loop in motion: a training run, and now and then a change of the live version."""
-    httpx.post(burnish.url + "/burnish/train", json={"force": True}, timeout=20)
+    train(burnish)
     versions = [v.number for v in Registry(burnish.data_dir / "adapters").versions()]
     if versions and rng.random() < 0.6:
         with promoting(burnish, rng.choice(versions)):
@@ -346,10 +359,10 @@ def kill(here: House, victim: str, rng: random.Random) -> bool:
         here.kill_proxy()
         return True
     if victim == "trainer":
-        httpx.post(here.burnish.url + "/burnish/train", json={"force": True}, timeout=20)
+        train(here.burnish)
         with suppress(AssertionError):  # the run may be at another stage, or have ended
             wait_for("a trainer", lambda: children(here.burnish, TRAINER), LOOP_S)
-            time.sleep(rng.uniform(0, 5))
+            time.sleep(rng.uniform(0, within(5)))
     living = children(here.burnish, ENGINE if victim == "engine" else TRAINER)
     if living:
         rng.choice(living).kill()
@@ -366,7 +379,7 @@ def test_every_process_may_die_at_any_moment(tmp_path: Path) -> None:
         while sum(killed.values()) < KILLS:
             with here.rater.at_work(here.burnish.url):
                 stir(here.burnish, rng)
-                time.sleep(rng.uniform(0, LOOP_S))
+                time.sleep(rng.uniform(0, within(LOOP_S)))
                 victim = min(killed, key=lambda name: (killed[name], rng.random()))
                 if not kill(here, victim, rng):
                     continue

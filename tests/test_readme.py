@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.support.burnish import Burnish, running
+from tests.support.patience import within
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,6 +34,10 @@ def burnish(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
         yield up
 
 
+def get(burnish: Burnish, path: str) -> Any:
+    return httpx.get(burnish.url + path, timeout=within(10)).json()
+
+
 def pasted(burnish: Burnish, home: Path, program: list[str], code: str) -> str:
     """Run a block as someone who pastes it; return what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -40,7 +46,7 @@ def pasted(burnish: Burnish, home: Path, program: list[str], code: str) -> str:
         cwd=home,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=within(240),
         check=False,
         env=os.environ
         | {"PATH": path, "HOME": str(home), "BURNISH_URL": burnish.url, "NO_COLOR": "1", "COLUMNS": "200"},
@@ -64,7 +70,7 @@ def test_the_blocks_of_the_start_print_an_answer_and_rate_it_and_leave_nothing(
     burnish: Burnish, tmp_path: Path
 ) -> None:
     printed = pasted(burnish, tmp_path, [sys.executable], blocks(PAGE, "python")[0])
-    logged = httpx.get(f"{burnish.url}/burnish/completions").json()["data"]
+    logged = get(burnish, "/burnish/completions")["data"]
     assert [each["reply"]["content"].strip() for each in logged] == [printed.strip()]
     assert printed.strip()
 
@@ -73,9 +79,9 @@ def test_the_blocks_of_the_start_print_an_answer_and_rate_it_and_leave_nothing(
     assert "too long" in printed, "in the history"
     assert "1 with a comment" in printed, "in the status"
     assert "taken back: bad" in printed
-    (answer,) = httpx.get(f"{burnish.url}/burnish/completions").json()["data"]
+    (answer,) = get(burnish, "/burnish/completions")["data"]
     assert answer["rating"] is None
-    assert httpx.get(f"{burnish.url}/burnish/status").json()["live"]["version"] == 0
+    assert get(burnish, "/burnish/status")["live"]["version"] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == []
 
 

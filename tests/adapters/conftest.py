@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from burnish.adapters import swap as swapping
+from burnish.adapters.hosts import detect, embedded, llamacpp, ollama_api
+from burnish.adapters.hosts.api import ASK_TIMEOUT_S, EngineApi
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
@@ -15,7 +19,25 @@ from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.adapters.engines import Engine
 from tests.support.lora import register, write_peft
+from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
+
+LIMITS: dict[ModuleType, str] = {
+    detect: "LOOK_TIMEOUT_S",
+    embedded: "START_TIMEOUT_S",
+    llamacpp: "UNLOAD_TIMEOUT_S",
+    ollama_api: "UNLOAD_TIMEOUT_S",
+    swapping: "ROOM_TIMEOUT_S",
+}
+"""Limits of the product, by module, that a slow machine would pass though nothing is wrong."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give engines as long as this machine needs."""
+    for module, name in LIMITS.items():
+        monkeypatch.setattr(module, name, within(getattr(module, name)))
+    monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", within(ASK_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import child_log, managed
 from burnish.adapters.hosts.managed import MAX_DEATHS, ManagedEngine
 from burnish.adapters.hosts.recipes import Recipe
+from tests.support.patience import within
 
 SERVER = """
 import subprocess, sys, time
@@ -73,11 +74,11 @@ def processes(engine: ManagedEngine) -> list[psutil.Process]:
 
 
 async def gone(those: list[psutil.Process]) -> None:
-    assert not (await asyncio.to_thread(psutil.wait_procs, those, 10))[1]
+    assert not (await asyncio.to_thread(psutil.wait_procs, those, within(10)))[1]
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(within(30)):
         while not happened():
             await asyncio.sleep(0.02)
 
@@ -90,7 +91,7 @@ def ended(pid: int) -> bool:
 
 
 def answers(engine: ManagedEngine) -> bool:
-    return httpx.get(engine.url, trust_env=False).is_success
+    return httpx.get(engine.url, trust_env=False, timeout=within(5)).is_success
 
 
 async def test_it_ends_with_all_that_it_started(recipe: Recipe, tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ async def test_a_start_that_is_interrupted_leaves_nothing_behind(recipe: Recipe,
     (tmp_path / "slow").touch()
     engine = ManagedEngine(recipe, tmp_path / "engine.log")
     starting = asyncio.ensure_future(engine.start())
-    await until(lambda: bool(child_log.last_lines(tmp_path / "engine.log")))
+    await until(lambda: bool(engine.status()["pid"] and child_log.last_lines(tmp_path / "engine.log")))
     ours = processes(engine)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):

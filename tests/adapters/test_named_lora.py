@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
@@ -13,6 +15,7 @@ from burnish.adapters.hosts import named_lora
 from burnish.adapters.hosts.base import Endpoint, engine_name
 from tests.adapters.engines import NamedLora, Sglang, Vllm
 from tests.support.inprocess import listening
+from tests.support.patience import within
 
 
 @pytest.fixture(params=[Vllm, Sglang])
@@ -123,15 +126,16 @@ async def test_a_load_without_an_answer_leaves_nothing_loaded(
 ) -> None:
     load, loaded = engine.double.load, asyncio.Event()
 
-    async def slow(request: Any) -> Any:
+    async def slow(request: Request) -> Response:
         response = await load(request)
         loaded.set()
-        await asyncio.sleep(5)
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
         return response
 
     monkeypatch.setattr(engine.double, "load", slow)
     if ended == "timed out":
-        monkeypatch.setattr(named_lora, "LOAD_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(named_lora, "LOAD_TIMEOUT_S", within(1))
     loading = asyncio.ensure_future(engine.open().load(engine.make(1)))
     await loaded.wait()
     if ended == "cancelled":

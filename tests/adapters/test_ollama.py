@@ -12,6 +12,7 @@ import pytest
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineUnreachable, IncompatibleAdapter
 from tests.adapters.engines import Ollama, OllamaMerged
 from tests.support.engine import answer
+from tests.support.patience import within
 
 BLOB = "/api/blobs/sha256"
 BEHAVIOUR: dict[str, Any] = {
@@ -41,6 +42,13 @@ def left(engine: Ollama) -> tuple[list[Path], set[str], set[str]]:
         set(engine.double.models) - {"tiny:latest"},
         engine.double.blobs() - base,
     )
+
+
+async def uploading(engine: Ollama) -> None:
+    """Wait until a file is on its way to the double."""
+    async with asyncio.timeout(within(30)):
+        while not any(method == "POST" and path.startswith(BLOB) for method, path in engine.double.requests):
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("kind", [Ollama], indirect=True)
@@ -209,9 +217,7 @@ async def test_an_ollama_that_dies_loses_nothing_that_was_there(
 async def test_a_load_that_is_cancelled_leaves_nothing(engine: Ollama) -> None:
     engine.double.faults.add("hangs_in_upload")
     loading = asyncio.ensure_future(engine.open().load(engine.make(1)))
-    async with asyncio.timeout(30):
-        while not any(method == "POST" and path.startswith(BLOB) for method, path in engine.double.requests):
-            await asyncio.sleep(0.01)
+    await uploading(engine)
     loading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await loading
@@ -242,12 +248,15 @@ async def test_a_disk_without_room_for_ollamas_copy_is_named_before_the_upload(
 @only_merged
 async def test_the_upload_of_a_burnish_that_was_killed_is_deleted(engine: Ollama) -> None:
     host = engine.open()
+    engine.double.faults.add("hangs_in_upload")
     loading = asyncio.ensure_future(host.load(engine.make(1)))
-    async with asyncio.timeout(30):
-        while not (uploads := list(engine.state.glob("*.merged.gguf"))):
-            await asyncio.sleep(0.01)
-    await loading
-    uploads[0].write_bytes(b"GGUF")
+    await uploading(engine)
+    (upload,) = engine.state.glob("*.merged.gguf")
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    engine.double.faults.clear()
+    upload.write_bytes(b"GGUF")
     await host.load(engine.make(2))
     assert list(engine.state.iterdir()) == []
 

@@ -19,6 +19,7 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.support.engine import answer
+from tests.support.patience import within
 
 PROMPT = "Name three colours."
 Make = Callable[..., AdapterVersion]
@@ -82,7 +83,7 @@ async def test_a_killed_engine_is_back_and_waiting_requests_go_on(
     try:
         kill(host, 1)
         swap.route.lost(old.url)
-        await swap.route.wait_live(30)
+        await swap.route.wait_live(within(30))
         with swap.route.lease() as lease:
             assert lease.endpoint.url != old.url
             assert await answer(lease.endpoint, PROMPT)
@@ -97,7 +98,7 @@ async def test_an_engine_that_stands_still_is_replaced(
 ) -> None:
     await swap.go_live(make_version(1), "start")
     stopped, before = host.processes()[1], swap.route.live
-    monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", 0.5)
+    monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", within(2))
     os.kill(stopped, signal.SIGSTOP)
     while psutil.Process(stopped).status() != psutil.STATUS_STOPPED:  # it may answer for a moment more
         await asyncio.sleep(0.01)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from burnish.adapters.errors import EngineError, UnknownVersion
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.route import Balance, Lease, LiveRoute
+from tests.support.patience import within
 
 
 def at(version: int, port: int = 1) -> Endpoint:
@@ -51,7 +52,7 @@ async def test_draining_waits_for_the_last_lease() -> None:
     with pytest.raises(TimeoutError):
         await route.drained(1, timeout_s=0.01)
     async with asyncio.TaskGroup() as tasks:
-        drained = tasks.create_task(route.drained(1, timeout_s=5))
+        drained = tasks.create_task(route.drained(1, timeout_s=within(5)))
         for lease in leases:
             await asyncio.sleep(0)
             assert not drained.done()
@@ -68,7 +69,7 @@ async def test_a_lost_engine_makes_requests_wait_until_it_is_back() -> None:
     with pytest.raises(TimeoutError):
         await route.wait_live(0.01)
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(route.wait_live(5))
+        waiting = tasks.create_task(route.wait_live(within(5)))
         await asyncio.sleep(0)
         route.flip(at(1, port=2))
         await waiting

@@ -12,6 +12,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import EVENTS
 from burnish.adapters.swap import Swap
 from tests.support.engine import answer, deltas
+from tests.support.patience import within
 
 PROMPT = "Name three colours."
 Make = Callable[..., AdapterVersion]
@@ -45,7 +46,7 @@ async def test_promote_then_roll_back_to_a_version_and_to_the_base_model(
     assert len({base, v1, v2}) == 3
     lived = [event for event in swap.registry.events() if event.state == "live"]
     assert [(event.version, event.details["replaced"]) for event in lived] == [(1, 0), (2, 1), (1, 2), (0, 1)]
-    assert all(0 < event.details["seconds"] < 60 for event in lived)
+    assert all(0 < event.details["seconds"] < within(60) for event in lived)
 
 
 async def test_a_stream_ends_on_the_version_on_which_it_began(swap: Swap, make_version: Make) -> None:
@@ -130,9 +131,10 @@ async def test_a_staged_version_goes_live_without_being_loaded_again(swap: Swap,
     await swap.go_live(None, "start")
     candidate = make_version(1)
     staged = await swap.stage(candidate)
-    done = await swap.go_live(candidate, "gate passed")
+    process = swap.host.processes()[1]  # type: ignore[attr-defined]
+    await swap.go_live(candidate, "gate passed")
     assert swap.route.live == staged
-    assert done.seconds < 2
+    assert swap.host.processes()[1] == process  # type: ignore[attr-defined]
     await swap.retire(1)
     assert 1 in await swap.host.served(), "a live version stays"
 

@@ -18,6 +18,7 @@ from bench.learning.measure import measure
 from bench.learning.side_by_side import AT_ONCE, side_by_side
 from burnish.adapters.threads import cores
 from burnish.proxy.cli.demo.running import burnish
+from tests.support.patience import within
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
 COUNT_CORES = "from burnish.adapters.threads import cores; print(cores())"
@@ -28,7 +29,7 @@ def test_two_share_the_cores_and_so_do_the_programs_that_they_start() -> None:
     both = threading.Barrier(min(AT_ONCE, cores()))
 
     def measured(name: str) -> tuple[str, int, int]:
-        both.wait(60)
+        both.wait(within(60))
         counted = subprocess.run(
             [sys.executable, "-c", COUNT_CORES], capture_output=True, text=True, check=True
         )
@@ -61,7 +62,7 @@ def test_an_error_in_one_stops_what_the_other_runs(tmp_path: Path) -> None:
 
     def measured(name: str) -> None:
         if name == "fails":
-            assert started.wait(60)
+            assert started.wait(within(60))
             raise ValueError("nothing was learnt")
         try:
             with burnish(tmp_path, settings) as url:

@@ -16,6 +16,7 @@ import httpx
 import psutil
 
 from tests.support.burnish import Burnish
+from tests.support.patience import within
 from tests.support.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ class Agent:
             start_new_session=True,
         )
         try:
-            output, errors = process.communicate(timeout=LIMIT_S)
+            output, errors = process.communicate(timeout=within(LIMIT_S))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -159,7 +160,7 @@ class Agent:
 
     def _get(self, path: str, **params: Any) -> Any:
         headers = {"x-burnish-key": self.key} if self.key else {}
-        answer = httpx.get(self.burnish.url + path, params=params, headers=headers, timeout=10)
+        answer = httpx.get(self.burnish.url + path, params=params, headers=headers, timeout=within(10))
         assert answer.status_code == httpx.codes.OK, answer.text
         return answer.json()
 
@@ -172,7 +173,7 @@ class Agent:
 
 def until(found: Callable[[], Found]) -> Found:
     """Wait until something is there, and return it."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + within(LIMIT_S)
     while not (value := found()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.2)

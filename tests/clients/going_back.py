@@ -16,6 +16,7 @@ import httpx
 from tests.clients.agent import Agent, until
 from tests.clients.test_agents import CODEX
 from tests.support.llama_server import free_port
+from tests.support.patience import within
 
 Command = tuple[str, ...]
 ANSWER_S = 60.0
@@ -91,7 +92,9 @@ def _opencode(agent: Agent) -> Iterator[httpx.Client]:
     with (
         agent.running("opencode", "serve", "--port", str(port)),
         httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", params={"directory": str(agent.work)}, timeout=ANSWER_S
+            base_url=f"http://127.0.0.1:{port}",
+            params={"directory": str(agent.work)},
+            timeout=within(ANSWER_S),
         ) as client,
     ):
         until(lambda: _answers(client))
@@ -100,7 +103,7 @@ def _opencode(agent: Agent) -> Iterator[httpx.Client]:
 
 def _answers(client: httpx.Client) -> bool:
     try:
-        return client.get("/session", timeout=READY_S).is_success
+        return client.get("/session", timeout=within(READY_S)).is_success
     except httpx.TransportError:
         return False
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from tests.support.patience import within
 from tests.support.scripted_model import Asked
 from tests.support.wires import Says
 
@@ -87,7 +88,9 @@ def decide(asked: Asked) -> Says:
     if asked.results and FOUND in asked.results[-1]:
         return Says(f"Number {number} was looked at.")
     if asked.results and (ordered := CODEX_AGENT.search(asked.results[-1])):
-        return _call("wait_agent", {"targets": [ordered[1]], "timeout_ms": 60_000}, CODEX_AGENTS)
+        return _call(
+            "wait_agent", {"targets": [ordered[1]], "timeout_ms": round(within(60_000))}, CODEX_AGENTS
+        )
     if asked.results:
         printed = PRINTED if PRINTED in asked.results[-1] else asked.results[-1]
         return Says(f"The command of number {number} printed {printed}.")

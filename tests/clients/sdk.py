@@ -18,6 +18,7 @@ import httpx
 
 from tests.clients.agent import CLIENTS
 from tests.support.burnish import Burnish
+from tests.support.patience import within
 from tests.support.scripted_model import Fails, scripted_model
 from tests.support.upstream import Received
 from tests.support.wires import FORMATS, Says
@@ -196,7 +197,8 @@ class Talk:
         for name, value in shown.items():
             if value is not None:
                 rating = {name: value, "rating": "bad", "comment": self._comment(turn)}
-                httpx.post(f"{self.burnish.url}/v1/feedback", json=rating).raise_for_status()
+                rated = httpx.post(f"{self.burnish.url}/v1/feedback", json=rating, timeout=within(10))
+                rated.raise_for_status()
 
     def logged(self) -> list[dict[str, Any]]:
         """All completions of this conversation, earliest first, with all that is known of them."""
@@ -230,6 +232,6 @@ class Talk:
         return comment
 
     def _get(self, path: str, **params: Any) -> Any:
-        answer = httpx.get(self.burnish.url + path, params=params, timeout=10)
+        answer = httpx.get(self.burnish.url + path, params=params, timeout=within(10))
         assert answer.status_code == httpx.codes.OK, answer.text
         return answer.json()

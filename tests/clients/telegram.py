@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from tests.support.patience import within
 from tests.support.scripted_model import on_a_thread
 from tests.support.upstream import Received, reply
 
@@ -77,7 +78,7 @@ class Telegram:
     def until_said(self, text: str) -> int:
         """Wait for a message of the bot that says something; return its id."""
         with self.changed:
-            assert self.changed.wait_for(lambda: self.saying(text), LIMIT_S), self.messages
+            assert self.changed.wait_for(lambda: self.saying(text), within(LIMIT_S)), self.messages
         return self.saying(text)[-1]
 
     def saying(self, text: str) -> list[int]:

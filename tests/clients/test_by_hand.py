@@ -8,6 +8,7 @@ import sys
 from tests.clients.agent import Agent
 from tests.clients.script import question
 from tests.clients.test_agents import said
+from tests.support.patience import within
 
 PLAIN = shlex.split(
     "--no-git --no-check-update --no-analytics --no-show-release-notes --no-show-model-warnings"
@@ -44,5 +45,5 @@ def talk(agent: Agent, *lines: str) -> str:
     """Type lines into aider, started as ``burnish connect`` says; return what it printed."""
     command = shlex.split(agent.burnish_says("connect", "aider"))
     with agent.running("env", *command, *PLAIN, talks=True) as aider:
-        printed, _ = aider.communicate("\n".join(lines) + "\n", timeout=90)
+        printed, _ = aider.communicate("\n".join(lines) + "\n", timeout=within(90))
     return printed

@@ -15,6 +15,7 @@ from tests.clients.telegram import TOKEN, Telegram, telegram
 from tests.clients.test_agents import said
 from tests.support.burnish import Burnish
 from tests.support.llama_server import free_port
+from tests.support.patience import within
 from tests.support.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.xdist_group("channel")  # with -n 2 --dist loadgroup, one gateway for all
@@ -114,10 +115,10 @@ def test_only_whom_it_answers_may_rate_it(agent: Agent, channel: Telegram) -> No
     asked, answer = question()
     channel.write(ANN, asked, FRIENDS)
     message = channel.until_said(answer)
-    time.sleep(LOOKED_S)
+    time.sleep(within(LOOKED_S))
     channel.react(BOB, message, "👎", FRIENDS)
     channel.react(ANN, message, "😁", FRIENDS)
-    time.sleep(LOOKED_S)
+    time.sleep(within(LOOKED_S))
     assert ratings(agent) == {}
     react(agent, channel, message, "👍", {answer: 1.0}, chat=FRIENDS)
 
@@ -192,7 +193,7 @@ def react(
             return True
         if time.monotonic() > again:
             channel.react(ANN, message, emoji, chat)
-            again = time.monotonic() + LOOKED_S
+            again = time.monotonic() + within(LOOKED_S)
         return False
 
     until(given)

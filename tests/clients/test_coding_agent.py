@@ -12,6 +12,7 @@ import pytest
 
 from tests.clients.agent import CLIENTS, QUIET, ROOT
 from tests.support.burnish import Burnish, running
+from tests.support.patience import within
 from tests.support.scripted_model import Asked, scripted_model
 from tests.support.wires import Says
 from tests.test_examples import MENDED
@@ -32,7 +33,7 @@ def played(burnish: Burnish, agent: str, home: Path) -> str:
         env={**os.environ, **QUIET, "PATH": path, "HOME": str(home), "IS_SANDBOX": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=within(300),
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -66,7 +67,7 @@ def test_tests_reward_an_agent_that_mends_the_code_and_none_that_deletes_them(
         ) as burnish,
     ):
         told = played(burnish, agent, tmp_path)
-        rollouts = httpx.get(f"{burnish.url}/v1/rollouts?task=coding").json()["data"]
+        rollouts = httpx.get(f"{burnish.url}/v1/rollouts?task=coding", timeout=within(10)).json()["data"]
     assert "2 of 3 attempts passed" in told, told
     assert {each["group"]: each["reward"] for each in rollouts} == {"leap": 1.0, "clamp": 1.0, "words": 0.0}
     assert all(each["steps"] for each in rollouts), "the agent carried its rollout"

@@ -19,6 +19,7 @@ from tests.clients.script import question
 from tests.clients.test_agents import said
 from tests.support.burnish import Burnish, running
 from tests.support.llama_server import free_port
+from tests.support.patience import within
 from tests.support.scripted_model import ScriptedModel
 
 DRIVER = Path(__file__).with_name("notes.mjs")
@@ -119,7 +120,7 @@ def test_a_reaction_that_came_and_went_while_burnish_was_away(model: ScriptedMod
         with again():
             told({})
             assert ratings(agent) == {}
-            [undone] = httpx.get(f"{agent.burnish.url}/v1/feedback", timeout=60).json()["data"]
+            [undone] = httpx.get(f"{agent.burnish.url}/v1/feedback", timeout=within(60)).json()["data"]
             assert undone["undone_at"], "it was given, and taken back"
 
 
@@ -177,7 +178,7 @@ def answered(agent: Agent) -> tuple[str, str]:
     """Ask something new; return the id of the answer, and the answer."""
     asked, answer = question()
     body = {"model": "default", "messages": [{"role": "user", "content": asked}]}
-    response = httpx.post(f"{agent.burnish.url}/v1/chat/completions", json=body, timeout=60)
+    response = httpx.post(f"{agent.burnish.url}/v1/chat/completions", json=body, timeout=within(60))
     return response.json()["id"], answer
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.clients.agent import Agent
 from tests.clients.script import delegated
 from tests.clients.test_agents import HEADLESS, said
+from tests.support.patience import within
 
 LOOKER = (
     "---\nname: looker\ndescription: Looks at the sky\n---\nYou look at whatever you are told to look at.\n"
@@ -46,7 +47,7 @@ def test_a_sub_agent_is_nobodys_answer(name: str, agent: Agent) -> None:
 
 def rate(agent: Agent, conversation: str) -> httpx.Response:
     rating = {"conversation_id": conversation, "rating": "good"}
-    return httpx.post(f"{agent.burnish.url}/v1/feedback", json=rating, timeout=10)
+    return httpx.post(f"{agent.burnish.url}/v1/feedback", json=rating, timeout=within(10))
 
 
 def covered(agent: Agent) -> set[str]:

@@ -19,6 +19,8 @@ import pytest
 from burnish.proxy.cloud import Route, litellm, with_clouds
 from burnish.proxy.config import load_config
 from burnish.proxy.errors import ConfigError
+from tests.proxy.log.exchanges import until
+from tests.support.patience import within
 
 PROGRAM = """
 import http.server, json, os, pathlib, socket, sys, threading
@@ -101,9 +103,15 @@ async def test_why_it_does_not_start(tmp_path: Path, python: Interpreter, says: 
 
 async def asked(url: str) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Return the process ID, the settings and the environment of the program."""
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=within(60)) as client:
         pid, given, environment = (await client.get(url)).json()
     return pid, given, environment
+
+
+async def killed(pid: int) -> None:
+    """Kill the program and wait until it is gone: it may run for a moment more."""
+    psutil.Process(pid).kill()
+    await until(lambda: not psutil.pid_exists(pid))
 
 
 async def test_it_gets_the_providers_settings_and_variables_but_none_of_burnishs(
@@ -150,7 +158,7 @@ async def test_it_gets_the_providers_settings_and_variables_but_none_of_burnishs
 async def test_after_it_died_requests_wait_until_it_is_back(tmp_path: Path, interpreter: Path) -> None:
     async with litellm([ROUTE], interpreter, tmp_path / "log") as url:
         first, *_ = await asked(url)
-        psutil.Process(first).kill()
+        await killed(first)
         second, *_ = await asked(url)
         assert second != first
     assert not psutil.pid_exists(second)
@@ -162,12 +170,12 @@ async def test_while_it_can_not_be_started_requests_fail_at_once(
     async with litellm([ROUTE], interpreter, tmp_path / "log") as url:
         first, *_ = await asked(url)
         broken.touch()  # noqa: ASYNC240  (as quick as an await)
-        psutil.Process(first).kill()
+        await killed(first)
         with pytest.raises(httpx.HTTPError):
             await asked(url)
         assert "no memory; trying again in 2 s" in caplog.text
         broken.unlink()  # noqa: ASYNC240
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(within(30)):
             second = first
             while second == first:
                 try:

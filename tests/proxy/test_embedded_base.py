@@ -12,6 +12,7 @@ from burnish.proxy.apart import LARGE_BYTES
 from tests.support.inprocess import calling, logged
 from tests.support.lora import write_peft
 from tests.support.ollama_store import LIBRARY, pulled
+from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 QUESTIONS = ("What is rust?", "What is rust? And salt?", "Who reads maps?")
@@ -35,7 +36,7 @@ async def test_the_base_model_answers_beside_the_live_version_without_a_second_p
         assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
         adapted = [await ask(http, question, "default") for question in QUESTIONS]
         assert adapted != bare
-        async with asyncio.timeout(20):  # the base's own process ends
+        async with asyncio.timeout(within(60)):  # the base's own process ends
             while len(await resident(http)) > 1:
                 await asyncio.sleep(0.02)
         listed = [each["id"] for each in (await http.get("/v1/models")).json()["data"]]

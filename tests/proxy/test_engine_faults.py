@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,9 +21,13 @@ from starlette.types import Receive, Scope, Send
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.reconcile import Reconciler, Repair
 from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+from tests.proxy.log.exchanges import until
 from tests.support.inprocess import Switched, calling
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.patience import within
 from tests.support.vllm_double import Engine, ask, error, live_version
 
 
@@ -145,20 +150,27 @@ async def test_a_load_that_fails(
     await world.goes_live()
 
 
-async def test_an_engine_that_is_gone_at_load(world: World) -> None:
+async def test_an_engine_that_is_gone_at_load(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.engine.restart()
     await world.switched.off()
     answer = await world.promote()
     assert answer.status_code >= 400
     assert "cannot be reached" in answer.json()["error"]["message"]
     assert await world.live() == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(within(30)):
         while not (trouble := (await world.http.get("/burnish/status")).json()["engine"]["trouble"]):
             await asyncio.sleep(0.05)
     assert "cannot be reached" in trouble
     assert (await world.http.get("/healthz")).json()["status"] == "degraded"
+    waits, wait_live = asyncio.Event(), LiveRoute.wait_live
+
+    async def waited_for(route: LiveRoute, timeout_s: float) -> None:
+        waits.set()
+        await wait_live(route, timeout_s)
+
+    monkeypatch.setattr(LiveRoute, "wait_live", waited_for)
     waiting = asyncio.ensure_future(ask(world.http, "default"))
-    await asyncio.sleep(0.5)
+    await waits.wait()
     await world.switched.on()
     assert await waiting == engine_name(world.first), "a request that came in between waits"
     await world.goes_live()
@@ -167,9 +179,7 @@ async def test_an_engine_that_is_gone_at_load(world: World) -> None:
 async def test_an_engine_that_dies_while_the_old_version_drains(world: World) -> None:
     world.engine.slow = engine_name(world.first)
     under_way = asyncio.ensure_future(ask(world.http, "default"))
-    async with asyncio.timeout(10):
-        while not [path for path, _ in world.engine.asked if path == "/v1/chat/completions"]:
-            await asyncio.sleep(0.01)
+    await until(lambda: "/v1/chat/completions" in [path for path, _ in world.engine.asked])
     await world.goes_live()
     world.engine.restart()  # it forgets both, in the middle of the drain
     assert await ask(world.http, "default") == engine_name(world.second)
@@ -221,7 +231,17 @@ async def test_a_name_that_another_has_taken(world: World) -> None:
     await world.goes_live()
 
 
-async def test_two_proxies_on_one_engine(tmp_path: Path, weights: Path) -> None:
+async def test_two_proxies_on_one_engine(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = Counter[Reconciler](), Reconciler.reconcile_once
+
+    async def counted(reconciler: Reconciler) -> Repair:
+        found = await look(reconciler)
+        looks[reconciler] += 1
+        return found
+
+    monkeypatch.setattr(Reconciler, "reconcile_once", counted)
     engine = Faulty()
     names = []
     for seed, owner in ((1, "a"), (2, "b")):
@@ -240,5 +260,6 @@ async def test_two_proxies_on_one_engine(tmp_path: Path, weights: Path) -> None:
             engine.restart()
         await a.post("/burnish/adapters/rollback", json={"to": 0})
         assert [await ask(http, "default") for http in (a, b)] == ["smollm2", names[1]]
-        await asyncio.sleep(2.5)  # a look of both
+        looks.clear()
+        await until(lambda: len(looks) == 2)
         assert await ask(b, "default") == names[1]

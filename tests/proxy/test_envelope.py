@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.asgi import own_application
 from tests.support.inprocess import behind, calling, logged, serving
+from tests.support.patience import within
 from tests.support.raw_server import dialled
 from tests.support.upstream import Received, Script, reply
 from tests.support.wires import CHAT
@@ -128,7 +129,7 @@ async def test_what_nobody_expected_is_told_in_the_envelope_and_logged_without_t
 ) -> None:
     async with (
         serving(tmp_path, upstream="http://127.0.0.1:9") as (url, app),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
     ):
         app.use(own_application([Route("/burnish/status", fails)]), fails_below)
         for path in ("/burnish/status", "/v1/x", "/api/chat", "/v1/messages"):

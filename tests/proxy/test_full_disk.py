@@ -16,9 +16,10 @@ import httpx
 import pytest
 
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import completion, reply, upstream
 
-LIMIT_S = 60
+LIMIT_S = within(60)
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is tea?"}]}
 LAST = {"last": True, "rating": "good"}
 

@@ -13,6 +13,7 @@ import pytest
 from bench.learning.questions import PROMPTS
 from tests.support.inprocess import calling
 from tests.support.llama_server import LlamaServer
+from tests.support.patience import within
 from tests.support.tiny_gguf import random_llama
 
 
@@ -27,7 +28,7 @@ async def trained(http: httpx.AsyncClient) -> dict[str, Any]:
     started = await http.post("/burnish/train", json={})
     assert started.status_code == 202, started.text
     run: dict[str, Any] = {}
-    async with asyncio.timeout(500):
+    async with asyncio.timeout(within(500)):
         while not run.get("ended_at"):
             await asyncio.sleep(0.1)
             run = (await http.get(f"/burnish/runs/{started.json()['run_id']}")).json()

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.burnish import in_thread, running
 from tests.support.dialects import DIALECTS, Dialect, tool, user
+from tests.support.patience import within
 from tests.support.recorded import RECORDED, Recorded
 from tests.support.upstream import Received, reply, upstream
 
@@ -79,7 +80,7 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
     async with (
         upstream(reply(b"{}")) as server,
         in_thread(running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})) as burnish,
-        httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http,
+        httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=within(120)) as http,
     ):
         here = World(http, burnish.pid, lambda: iter([b"{}"]))
         server.script = here.answer

@@ -13,10 +13,11 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from tests.support.inprocess import serving
 from tests.support.lora import register, write_peft
-from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, ollama_double
+from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, OllamaDouble, ollama_double
+from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
-LIMIT_S = 30
+LIMIT_S = within(30)
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 
 
@@ -51,7 +52,7 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
         bare, untouched = await ask("tiny@base")
         assert bare == "tiny:latest"
         assert text != untouched
-        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http:
             engine = (await http.get("/burnish/status")).json()["engine"]
             assert (engine["trouble"], engine["obstacle"], engine["way"]) == (None, None, way)
             await http.post("/burnish/adapters/rollback", json={"to": 0})
@@ -59,13 +60,18 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
             if way == "adapters":
                 assert (await ask("tiny@v1"))[1] == text, "kept while there is room"
             else:
-                async with asyncio.timeout(LIMIT_S):  # deleted, because it shares no weights
-                    while list(ollama.models) != ["tiny:latest"]:
-                        await asyncio.sleep(0.02)
+                await until_only_the_base(ollama)  # deleted, because it shares no weights
                 await http.post("/burnish/adapters/rollback", json={"to": 1})
                 assert await ask("tiny") == (live, text), "made again from the same adapter"
                 await http.post("/burnish/adapters/rollback", json={"to": 0})
+                await until_only_the_base(ollama)
     assert list(ollama.models) == ["tiny:latest"], "burnish leaves nothing but what is live"
+
+
+async def until_only_the_base(ollama: OllamaDouble) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while list(ollama.models) != ["tiny:latest"]:
+            await asyncio.sleep(0.02)
 
 
 async def test_an_ollama_that_dies_during_a_swap_serves_the_old_version_when_it_is_back(
@@ -82,7 +88,7 @@ async def test_an_ollama_that_dies_during_a_swap_serves_the_old_version_when_it_
     async with (
         ollama_double(tmp_path / "ollama", "tiny", model, digest, release=WITHOUT_ADAPTERS) as ollama,
         serving(tmp_path, upstream=ollama.url, engine="auto") as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
     ):
         before = (await http.post("/v1/chat/completions", json=body)).json()
         ollama.faults.add("dies_in_upload")

@@ -16,6 +16,7 @@ from burnish.proxy import program_log
 from burnish.proxy.config import Config
 from burnish.proxy.program_log import kept, set_level
 from tests.support.burnish import running
+from tests.support.patience import within
 
 KEY = "sk-" + "canary-of-burnish"
 TOKEN = "gh" + "p_" + "a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p6q7r8"
@@ -121,8 +122,9 @@ def test_an_upstream_that_goes_is_named_once_and_each_request_at_debug(tmp_path:
     with running(tmp_path / "data", *flags, env=env) as up:
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
         for _ in range(4):
-            assert httpx.post(up.url + "/v1/chat/completions", json=body).status_code == 502
-        assert httpx.get(up.url + "/burnish/completions").status_code == 200
+            answer = httpx.post(up.url + "/v1/chat/completions", json=body, timeout=within(60))
+            assert answer.status_code == 502
+        assert httpx.get(up.url + "/burnish/completions", timeout=within(60)).status_code == 200
         assert up.stop() == 0
     lines = (tmp_path / "data" / "burnish.log").read_text().splitlines()
     lost = [line for line in lines if "cannot connect to http://127.0.0.1:9" in line]

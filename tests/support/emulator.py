@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pyte
 
+from tests.support.patience import within
 from tests.support.program import on_terminal
 
 SCROLLBACK = 10_000
@@ -44,15 +45,16 @@ class Emulator:
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    def until(self, text: str, times: int = 1, limit_s: float = 60) -> str:
+    def until(self, text: str, times: int = 1, limit_s: float | None = None) -> str:
         """Read until a text is there, so many times; return all that is there."""
         return self.wait(lambda: self.text().count(text) >= times, f"{text!r} × {times}", limit_s)
 
-    def prompt(self, prompt: str, limit_s: float = 60) -> str:
+    def prompt(self, prompt: str, limit_s: float | None = None) -> str:
         """Read until the last line begins with a prompt; return all that is there."""
         return self.wait(lambda: self.lines()[-1:] and self.lines()[-1].startswith(prompt), prompt, limit_s)
 
-    def wait(self, there: Callable[[], object], what: str, limit_s: float = 60) -> str:
+    def wait(self, there: Callable[[], object], what: str, limit_s: float | None = None) -> str:
+        limit_s = within(60) if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
         while not there():
             ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
@@ -66,7 +68,7 @@ class Emulator:
         try:
             return os.read(self._descriptor, 65_536)
         except OSError as error:  # nobody has the other end any more
-            code = self.process.wait(10)
+            code = self.process.wait(within(10))
             raise AssertionError(
                 f"waited for {what}, but it ended with code {code}:\n{self.text()}"
             ) from error

@@ -20,6 +20,7 @@ import uvloop
 
 from tests.support.chance import Headers
 from tests.support.inprocess import serving
+from tests.support.patience import within
 from tests.support.upstream import Received, Upstream, upstream
 
 LIMIT_S = 60
@@ -120,7 +121,7 @@ class Stage:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run something in the loop of the stage."""
-        return self._runner.run(asyncio.wait_for(work, LIMIT_S))
+        return self._runner.run(asyncio.wait_for(work, within(LIMIT_S)))
 
     def check(self, *exchanges: Exchange) -> None:
         """Ask and answer, several at a time, and see that everything arrives as it was sent."""

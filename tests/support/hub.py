@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.support.patience import within
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_a_secret"
 
@@ -133,7 +135,7 @@ def _handler(state: Hub, host: str) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content[start:end])
             if state.stopped and end < len(content):
                 state.stopped.set()
-                state.released.wait(60)
+                state.released.wait(within(60))
             self.close_connection = True
 
         def _known(self) -> bool:

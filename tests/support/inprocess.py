@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +18,9 @@ from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
 from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.http.server import Server
 from burnish.proxy.surfaces import error_at
+from tests.support.patience import within
 from tests.support.upstream import Script, Upstream, upstream
 
 
@@ -37,7 +40,7 @@ async def calling(tmp_path: Path, **flags: Any) -> AsyncIterator[httpx.AsyncClie
     """Run the whole of burnish with these settings; gives a client of it."""
     async with (
         serving(tmp_path, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client,
+        httpx.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=within(60)) as client,
     ):
         yield client
 
@@ -53,7 +56,12 @@ async def behind(
 
 async def logged(client: httpx.AsyncClient) -> list[dict[str, Any]]:
     """Return the completions, earliest first, with all that is known of them."""
-    listed = (await client.get("/burnish/completions")).json()["data"]
+    listed: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"has_more": True}
+    while page["has_more"]:
+        behind = {"before": listed[-1]["id"]} if listed else {}
+        page = (await client.get("/burnish/completions", params={"limit": 100, **behind})).json()
+        listed += page["data"]
     return [(await client.get(f"/burnish/completions/{each['id']}")).json() for each in listed][::-1]
 
 
@@ -66,20 +74,19 @@ async def ratings(client: httpx.AsyncClient) -> list[dict[str, Any]]:
 async def listening(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
     """Serve an application that is not burnish on a port of 127.0.0.1 (0: a free one); gives its URL."""
     config = uvicorn.Config(app, lifespan="off", log_level="warning", date_header=False, server_header=False)
-    async with run(uvicorn.Server(config), port) as url:
+    async with run(Server(config), port) as url:
         yield url
 
 
 @asynccontextmanager
-async def run(server: uvicorn.Server, port: int = 0) -> AsyncIterator[str]:
+async def run(server: Server, port: int = 0) -> AsyncIterator[str]:
     """Run a server on a port of 127.0.0.1; gives its URL."""
-    server.config.timeout_graceful_shutdown = 2
+    server.config.timeout_graceful_shutdown = math.ceil(within(2))
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
-        while not server.started:
-            await asyncio.sleep(0.01)
+        await server.ready.wait()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:

@@ -17,6 +17,8 @@ import httpx
 import psutil
 import pytest
 
+from tests.support.patience import within
+
 # On two quiet cores llama-server takes a second, MLX 2 to 4 s, vLLM 75 to 120 s.
 BOOT_LIMIT_S = 420.0
 STOP_LIMIT_S = 30.0
@@ -55,13 +57,14 @@ def boot(
             start_new_session=True,
         )
     try:
-        deadline = time.monotonic() + BOOT_LIMIT_S
+        limit_s = within(BOOT_LIMIT_S)
+        deadline = time.monotonic() + limit_s
         while not _answers(ready):
             tail = log.read_text(errors="replace")[-2000:]
             if server.poll() == -signal.SIGILL:
                 pytest.skip("this engine was built for another processor")
             assert server.poll() is None, f"the engine ended with status {server.poll()}: {tail}"
-            assert time.monotonic() < deadline, f"the engine did not boot within {BOOT_LIMIT_S:.0f} s: {tail}"
+            assert time.monotonic() < deadline, f"the engine did not boot within {limit_s:.0f} s: {tail}"
             time.sleep(0.05)
     except BaseException:
         end(server)
@@ -74,7 +77,7 @@ def end(server: subprocess.Popen[bytes]) -> None:
     family = [] if server.poll() is not None else [psutil.Process(server.pid)]
     family += [child for each in family for child in each.children(recursive=True)]
     server.terminate()
-    psutil.wait_procs(family, STOP_LIMIT_S)
+    psutil.wait_procs(family, within(STOP_LIMIT_S))
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()
@@ -82,7 +85,7 @@ def end(server: subprocess.Popen[bytes]) -> None:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=5, trust_env=False).is_success
+        return httpx.get(url, timeout=within(5), trust_env=False).is_success
     except httpx.TransportError:
         return False
 

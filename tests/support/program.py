@@ -20,6 +20,7 @@ from unittest import mock
 import httpx
 
 from burnish.proxy.cli import main, terminal
+from tests.support.patience import within
 
 NOBODY = "http://127.0.0.1:9"
 """Where no burnish is."""
@@ -30,7 +31,7 @@ def run(
     url: str | None = None,
     stdin: str = "",
     env: Mapping[str, str] | None = None,
-    limit_s: float = 120,
+    limit_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     ours = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
@@ -40,7 +41,7 @@ def run(
         capture_output=True,
         text=True,
         env=ours | dict(env or {}),
-        timeout=limit_s,
+        timeout=within(120) if limit_s is None else limit_s,
         check=False,
     )
 
@@ -77,7 +78,7 @@ def said(*arguments: str, url: str) -> Any:
 def ask(url: str, text: str = "What is tea?") -> str:
     """Ask as an agent would; return the completion's id."""
     body = {"model": "default", "max_tokens": 6, "messages": [{"role": "user", "content": text}]}
-    answer = httpx.post(url + "/v1/chat/completions", json=body, timeout=60)
+    answer = httpx.post(url + "/v1/chat/completions", json=body, timeout=within(60))
     return answer.headers["x-burnish-completion-id"]
 
 
@@ -104,17 +105,17 @@ def on_terminal(
         os.close(ours)
 
 
-def interrupt(process: subprocess.Popen[bytes], within_s: float = 60.0) -> int:
+def interrupt(process: subprocess.Popen[bytes]) -> int:
     """Press Ctrl-C at a question until the program ends, as a person would; returns its exit code.
 
     Python misses a signal that comes just before it begins to wait for a line.
     """
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + within(60)
     while process.poll() is None and time.monotonic() < deadline:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1)
-    return process.wait(1)
+            process.wait(within(1))  # a second Ctrl-C while it ends would cut that short
+    return process.wait(within(1))
 
 
 class Screen:
@@ -128,8 +129,9 @@ class Screen:
         """Press keys."""
         os.write(self.descriptor, text.encode())
 
-    def until(self, text: str, limit_s: float = 60) -> str:
+    def until(self, text: str, limit_s: float | None = None) -> str:
         """Read until a text has appeared; return what came up to its end."""
+        limit_s = within(60) if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
         while (end := self._unread.find(text.encode())) < 0:
             ready, _, _ = select.select([self.descriptor], [], [], max(0.0, deadline - time.monotonic()))

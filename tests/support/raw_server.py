@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from burnish.proxy.config import Config
 from burnish.proxy.http.pool import Pool
+from tests.support.patience import within
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nright"
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
@@ -60,7 +61,7 @@ async def dialled(
     reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
     writer.write(said)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(within(60)):
             yield reader, writer
     finally:
         writer.close()
@@ -131,6 +132,6 @@ async def pool(**limits: float) -> AsyncIterator[Pool]:
 
 async def get(opened: Pool, url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
     """Return status and body of one answer."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(within(20)):
         with await opened.send(method, url, [], body, path="/x") as response:
             return response.status, await response.whole()

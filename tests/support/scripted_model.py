@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from tests.support.patience import within
 from tests.support.upstream import Received, Script, Upstream, reply, upstream
 from tests.support.wires import Says, answering, format_at
 
@@ -92,12 +93,12 @@ def on_a_thread(script: Script) -> Iterator[Upstream]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    ready.wait(10)
+    assert ready.wait(within(10))
     try:
         yield found[0]
     finally:
         loop.call_soon_threadsafe(over.set)
-        thread.join(10)
+        thread.join(within(10))
         loop.close()
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.adapters.hosts.fetch import cache_dir
+from tests.support.patience import within
 
 SYSTEMD = Path("/lib/systemd/systemd")
 LIMIT_S = 60.0
@@ -56,7 +57,7 @@ class UserManager:
             env=os.environ | self.env,
             capture_output=True,
             text=True,
-            timeout=2 * LIMIT_S,
+            timeout=within(2 * LIMIT_S),
             check=False,
         )
         assert not (check and done.returncode), done.stderr
@@ -73,18 +74,18 @@ class UserManager:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + within(LIMIT_S)
         while not self.systemctl("show", "--property=Version", check=False):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 assert self.process.stderr
                 raise NoManager(f"systemd --user doesn't run here: {self.process.stderr.read().decode()}")
-            time.sleep(0.05)
+            time.sleep(0.01)
 
     def log_out(self) -> None:
         """End the manager and all that it runs."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(2 * LIMIT_S)
+            self.process.wait(within(2 * LIMIT_S))
         if self.process and self.process.stderr:
             self.process.stderr.close()
 

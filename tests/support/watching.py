@@ -12,6 +12,7 @@ import httpx
 import orjson
 
 from burnish.proxy.surfaces.sse import SseParser
+from tests.support.patience import within
 
 LIMIT_S = 30.0
 
@@ -40,7 +41,7 @@ class Watcher:
 
     async def next(self, name: str, fits: Callable[[Any], object] = lambda content: True) -> Any:
         """Wait for the next event of a name that fits; return its content."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(within(LIMIT_S)):
             while True:
                 while self._read < len(self.events):
                     self._read += 1
@@ -69,7 +70,7 @@ async def watching(url: str, last_id: str = "", **headers: str) -> AsyncIterator
     """Open the stream of events as a page does, over a connection of its own, until the block ends."""
     seen = Watcher(last_id=last_id)
     given = headers | ({"last-event-id": last_id} if last_id else {})
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as client:
         async with client.stream("GET", "/burnish/events", headers=given) as response:
             assert response.status_code == 200, await response.aread()
             assert response.headers["content-type"].startswith("text/event-stream")

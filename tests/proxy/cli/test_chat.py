@@ -12,12 +12,14 @@ import pytest
 from tests.support import chat_wire
 from tests.support.burnish import Burnish
 from tests.support.inprocess import serving
+from tests.support.patience import within
 from tests.support.program import NOBODY, call, run
 from tests.support.upstream import Received, Script, Upstream, events, reply, stream, upstream
 
 
 def ratings(url: str, count: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = httpx.get(url + f"/v1/feedback?limit={count}").json()["data"]
+    answer = httpx.get(url + f"/v1/feedback?limit={count}", timeout=within(60))
+    found: list[dict[str, Any]] = answer.json()["data"]
     return found
 
 
@@ -61,9 +63,10 @@ def test_a_comment_alone_an_undo_and_a_second_thought(burnish: Burnish) -> None:
 def test_the_conversation_is_kept_until_a_new_one_is_wanted(burnish: Burnish) -> None:
     lines = ["Say one word.", "", "Say another.", "", "/new", "Say a third."]
     chat(burnish.url, lines, "--system", "Be brief")
-    third, second, first = httpx.get(burnish.url + "/burnish/completions?limit=3").json()["data"]
+    with httpx.Client(base_url=burnish.url, timeout=within(60)) as client:
+        third, second, first = client.get("/burnish/completions?limit=3").json()["data"]
+        whole = client.get(f"/burnish/completions/{second['id']}").json()
     assert first["conversation_id"] == second["conversation_id"] != third["conversation_id"]
-    whole = httpx.get(burnish.url + f"/burnish/completions/{second['id']}").json()
     assert [message["role"] for message in whole["messages"]] == ["system", "user", "assistant", "user"]
     assert whole["params"]["max_tokens"] == 16
 
@@ -82,7 +85,7 @@ async def talk(script: Script, tmp_path: Path, *lines: str, options: Sequence[st
     async with upstream(script) as server, serving(tmp_path, upstream=server.url, model="mock") as (url, _):
         typed = "".join(line + "\n" for line in lines)
         done = await asyncio.to_thread(run, "chat", *options, url=url, stdin=typed, env=env)
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=within(60)) as client:
             logged = (await client.get("/burnish/completions")).json()["data"][::-1]
             given = (await client.get("/v1/feedback")).json()["data"][::-1]
         return Talk(done, server, logged, given)

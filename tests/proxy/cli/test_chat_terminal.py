@@ -17,6 +17,7 @@ from tests.proxy.cli.test_hostile_text import HOSTILE
 from tests.support import chat_wire
 from tests.support.emulator import Emulator, emulated
 from tests.support.inprocess import serving
+from tests.support.patience import within
 from tests.support.upstream import Received, Script, Upstream, stream, upstream
 
 ALT_ENTER = "\x1b\r"
@@ -54,7 +55,7 @@ async def on_screen(
         with emulated("chat", *options, rows=rows, columns=columns, env=given) as screen:
             screen.prompt("you ›")
             user(screen)
-            assert screen.process.wait(30) == 0
+            assert screen.process.wait(within(30)) == 0
             return screen
 
     return await asyncio.to_thread(run)
@@ -166,7 +167,7 @@ async def test_keys_and_commands(tmp_path: Path) -> None:
     nothing_to_see = {"content": "\n"}
     async with burnish(saying({"content": "Hello!"}, nothing_to_see), tmp_path) as (url, server):
         await on_screen(url, user)
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=within(60)) as client:
             given = (await client.get("/v1/feedback")).json()["data"]
     assert asked(server) == ["one\ntwo\nthree", "pasted\nlines"]
     assert [(each["comment"], each["reward"]) for each in given] == [(None, 1.0), ("too dull", None)]
@@ -192,7 +193,7 @@ async def test_one_key_rates_and_any_other_begins_the_next_message(tmp_path: Pat
 
     async with burnish(saying({"content": "Hello!"}), tmp_path) as (url, server):
         await on_screen(url, user, "--rate", "key")
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=within(60)) as client:
             (rated,) = (await client.get("/v1/feedback")).json()["data"]
     assert asked(server) == ["Hi", "And you?", "what big eyes"]
     assert rated["reward"] == -1.0
@@ -272,13 +273,14 @@ async def test_ctrl_c_cuts_an_answer_which_stays_and_can_be_rated(tmp_path: Path
         screen.prompt("you ›")
         screen.press("Go on\r")
         screen.until("model ›", times=2)
+        screen.until("Once", times=2)
         screen.process.send_signal(signal.SIGINT)
         screen.prompt("rate ›")
         screen.press(CTRL_D)
 
     async with burnish(stream([*begun, b""], hold=held), tmp_path) as (url, server):
         screen = await on_screen(url, user)
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=within(60)) as client:
             (rated,) = (await client.get("/v1/feedback")).json()["data"]
             cut = (await client.get(f"/burnish/completions/{rated['completion_id']}")).json()
     assert (rated["comment"], cut["outcome"]) == ("too long", "cancelled")

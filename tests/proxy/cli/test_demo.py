@@ -22,6 +22,7 @@ from burnish.proxy.cli.demo.outcome import HELD_OUT, SAMPLES, Exam, Outcome, rec
 from burnish.proxy.cli.demo.questions import BRIEFLY, QUESTIONS
 from burnish.proxy.cli.demo.user import Answered, User
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.program import NOBODY, call, run
 from tests.support.upstream import Received, Script, events, reply, stream, upstream
 
@@ -37,8 +38,11 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(out: str) -> None:
 
 async def test_an_upstream_that_cannot_be_trained_is_one_sentence(tmp_path: Path) -> None:
     async with upstream(reply(b"{}")) as other:
-        for url in (NOBODY, other.url):
-            done = await asyncio.to_thread(run, "demo", "--upstream", url, "--out", str(tmp_path))
+        demos = (
+            asyncio.to_thread(run, "demo", "--upstream", url, "--out", str(tmp_path))
+            for url in (NOBODY, other.url)
+        )
+        for done in await asyncio.gather(*demos):
             assert done.returncode == 1, done.stderr
             assert done.stderr.count("burnish can't learn here: versions cannot be swapped: ") == 1
             assert len(done.stderr.splitlines()) == 1
@@ -110,12 +114,12 @@ def test_a_signal_stops_the_burnish_that_it_runs(number: signal.Signals, tmp_pat
         env=os.environ | {"TMPDIR": str(tmp_path)},
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + within(60)
     while not (found := list(tmp_path.glob("burnish-demo-*/server.json"))) and time.monotonic() < deadline:
         time.sleep(0.05)
     pid = json.loads(found[0].read_text())["pid"]
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=within(60))
     assert (process.returncode, errors) == (128 + number, b"")
     assert not list(tmp_path.glob("burnish-demo-*"))
     with pytest.raises(ProcessLookupError):

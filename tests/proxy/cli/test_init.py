@@ -12,6 +12,7 @@ from burnish.proxy.cli.client import Proxy
 from tests.proxy.setup.test_setup import CONFIG, SHAPES, snapshot
 from tests.support.burnish import Burnish
 from tests.support.llama_server import free_port
+from tests.support.patience import within
 from tests.support.program import NOBODY, call, interrupt, on_terminal, run
 
 
@@ -237,7 +238,7 @@ def test_a_terminal_is_asked_and_asked_again(home: Path, env: dict[str, str], bu
         assert not (home / "data").exists()
         screen.type("\n")
         screen.until("burnish init --undo")
-        assert process.wait(60) == 0
+        assert process.wait(within(60)) == 0
     assert f"port = {port}" in (home / ".config/burnish/config.toml").read_text()
     assert json.loads((home / "data" / "init.json").read_text())["agents"] == ["codex"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.burnish import Burnish, start
+from tests.support.patience import within
 from tests.support.program import ask, call, said
 from tests.support.upstream import completion, reply, upstream
 
@@ -62,4 +63,5 @@ def _while_on(burnish: Burnish) -> None:
     gone = call("instructions", "remove", found["data"][0]["id"], url=url)
     assert (gone.returncode, found["data"][0]["id"] in gone.stderr) == (1, True)
     assert call("instructions", "add", "!", url=url).returncode == 2
-    assert httpx.get(f"{url}/burnish/instructions").json()["text"].endswith(":\n- three sentences at most")
+    left = httpx.get(f"{url}/burnish/instructions", timeout=within(60)).json()
+    assert left["text"].endswith(":\n- three sentences at most")

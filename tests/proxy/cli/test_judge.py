@@ -7,6 +7,7 @@ import json
 import httpx
 
 from tests.support.burnish import Burnish
+from tests.support.patience import within
 from tests.support.program import ask, call, said
 
 PRINCIPLES = "- Answer in one sentence.\n- Be friendly.\n"
@@ -34,4 +35,4 @@ def test_the_base_model_judges_an_answer_and_all_is_accounted_for(burnish: Burni
 
 
 def _counts(burnish: Burnish) -> dict[str, int]:
-    return dict(httpx.get(f"{burnish.url}/burnish/status").json()["counts"])
+    return dict(httpx.get(f"{burnish.url}/burnish/status", timeout=within(60)).json()["counts"])

@@ -22,6 +22,7 @@ from burnish.adapters.hosts.model_file import hub_model, model_file
 from tests.support.burnish import running
 from tests.support.hub import Hub, hub
 from tests.support.inprocess import calling
+from tests.support.patience import within
 from tests.support.program import call, on_terminal
 from tests.support.tiny_gguf import Shape, blank, random_model
 
@@ -98,7 +99,7 @@ def test_a_download_that_was_killed_goes_on_and_the_model_answers(tmp_path: Path
         assert here.stopped
         env = environment(tmp_path, here)
         first = start(tmp_path, env, "--model", f"{REPO}:Q4_1")
-        assert here.stopped.wait(60)
+        assert here.stopped.wait(within(60))
         first.kill()
         said, _ = first.communicate()
         assert f"downloading {FILE} of {REPO} from {here.url.removeprefix('http://')}, 98 MB" in said
@@ -113,12 +114,12 @@ def test_a_download_that_was_killed_goes_on_and_the_model_answers(tmp_path: Path
             assert "98 of 98 MB" in burnish.log_file.read_text()
             name = "smollm2-135m-instruct.q4_1"
             answer = httpx.post(
-                f"{burnish.url}/v1/chat/completions", json=ASKED | {"model": name}, timeout=120
+                f"{burnish.url}/v1/chat/completions", json=ASKED | {"model": name}, timeout=within(120)
             )
             assert answer.status_code == 200, answer.text
     # Without the hub, out of the cache: also as a file that somebody else finds.
     with running(tmp_path / "data", "--model", REPO, "--no-train", env=environment(tmp_path)) as burnish:
-        listed = httpx.get(f"{burnish.url}/v1/models").json()["data"]
+        listed = httpx.get(f"{burnish.url}/v1/models", timeout=within(60)).json()["data"]
     assert name in [each["id"] for each in listed]
 
 
@@ -127,9 +128,9 @@ def test_ctrl_c_leaves_the_part_for_the_next_time(tmp_path: Path) -> None:
     with hub({REPO: {FILE: content}}, cut_after=STOP_AFTER, stopped=threading.Event()) as here:
         assert here.stopped
         process = start(tmp_path, environment(tmp_path, here), "--model", REPO)
-        assert here.stopped.wait(60)
+        assert here.stopped.wait(within(60))
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=within(60))
     assert process.returncode == 130
     assert said.endswith("stopped; the next start goes on with what is here\n")
     [left] = (tmp_path / "hf").glob("hub/*/blobs/*.incomplete")

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from tests.support.burnish import Burnish
+from tests.support.patience import within
 from tests.support.program import call, said
 
 TASK = "a deck of cards"
@@ -41,8 +42,10 @@ def test_only_candidates_are_judged(burnish: Burnish) -> None:
 
 
 def _begin(burnish: Burnish, **said: Any) -> dict[str, Any]:
-    return dict(httpx.post(f"{burnish.url}/v1/rollouts", json={"task": TASK, **said}).json())
+    asked = {"task": TASK, **said}
+    return dict(httpx.post(f"{burnish.url}/v1/rollouts", json=asked, timeout=within(60)).json())
 
 
 def _send(burnish: Burnish, rollout: dict[str, Any], what: str, **said: Any) -> None:
-    assert httpx.post(f"{burnish.url}/v1/rollouts/{rollout['id']}/{what}", json=said).status_code == 200
+    url = f"{burnish.url}/v1/rollouts/{rollout['id']}/{what}"
+    assert httpx.post(url, json=said, timeout=within(60)).status_code == 200

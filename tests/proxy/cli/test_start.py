@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from burnish.proxy.cli.commands import COMMANDS, app
+from tests.support.patience import within
 from tests.support.program import NOBODY, run
 
 LIBRARIES = {"httpx", "numpy", "uvicorn", "starlette", "asyncio", "tomlkit", "pygments", "torch"}
@@ -30,7 +31,7 @@ def test_a_quick_command_imports_no_heavy_module(command: str) -> None:
     is_flag = command.startswith("-")
     code = SHOW_MODULES.format(arguments=[command] if is_flag else [command, "--url", NOBODY])
     program = [sys.executable, "-c", code]
-    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=within(60))
     imported = json.loads(done.stdout.splitlines()[-1])
     assert "typer" in imported
     assert not (HEAVY | ({"rich", "pydantic"} if is_flag else set())) & set(imported)
@@ -53,7 +54,7 @@ def test_bash_completes_commands_options_and_agents() -> None:
     done = subprocess.run(
         ["bash", "--norc", "-c", script],
         input="\n".join([*typed, ""]), env={**os.environ, "PATH": path},
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=within(60),
     )  # fmt: skip
     every, *others = done.stdout.splitlines()
     assert every.split() == [name for name, entry in COMMANDS.items() if not entry.hidden]
@@ -69,7 +70,7 @@ def test_completing_a_name_imports_no_command() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=within(60),
     )
     *names, imported = done.stdout.splitlines()
     assert "status" in names

@@ -18,6 +18,7 @@ import pytest
 from burnish.adapters.questions import QUESTIONS
 from burnish.training.phases import Phase
 from tests.support.burnish import Burnish, running
+from tests.support.patience import within
 from tests.support.program import ask, call, on_terminal, run, said
 
 SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
@@ -76,11 +77,11 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(
 def _begin_and_leave(rated: Burnish) -> str:
     """Watch a run begin on a terminal and press Ctrl-C."""
     with on_terminal("train", "--wait", "--url", rated.url) as (screen, process):
-        screen.until("training", RUN_LIMIT_S)
-        screen.until("loss", RUN_LIMIT_S)
+        screen.until("training", within(RUN_LIMIT_S))
+        screen.until("loss", within(RUN_LIMIT_S))
         process.send_signal(signal.SIGINT)
         screen.until("continues in the background")
-        assert process.wait(30) == 130
+        assert process.wait(within(30)) == 130
     assert "under way" in call("train", url=rated.url).stderr
     refused = call("train", "--wait", "--refresh", url=rated.url)
     assert (refused.returncode, refused.stderr.count("To watch it: burnish watch")) == (1, 1)
@@ -95,7 +96,7 @@ def _watch_in_every_way(rated: Burnish, run_id: str, folder: Path) -> dict[str, 
         learner = said("status", url=rated.url)["learner"]
         assert learner["run"]["progress"]["phase"] in get_args(Phase)
         assert "to watch it: burnish watch" in " ".join(call("status", url=rated.url).stdout.split())
-        joined = run("train", "--wait", "--json", url=rated.url, limit_s=RUN_LIMIT_S)
+        joined = run("train", "--wait", "--json", url=rated.url, limit_s=within(RUN_LIMIT_S))
     assert f"{run_id} is under way already" in joined.stderr
     ended: dict[str, Any] = json.loads(joined.stdout)
     assert (joined.returncode, ended["id"]) == (0, run_id)
@@ -126,7 +127,7 @@ def _watching(output: Path, url: str, *flags: str) -> Iterator[None]:
     ):
         try:
             yield
-            assert process.wait(30) == 0
+            assert process.wait(within(30)) == 0
         finally:
             process.kill()
 
@@ -164,7 +165,7 @@ def test_waiting_for_a_run_ends_with_ctrl_c(tmp_path: Path) -> None:
             screen.until("no run is under way yet: ")
             process.send_signal(signal.SIGINT)
             screen.until("no longer waiting for a run")
-            assert process.wait(30) == 130
+            assert process.wait(within(30)) == 130
         idle = said("watch", url=up.url)
         assert (idle["run"], idle["latest"]) == (None, None)
 

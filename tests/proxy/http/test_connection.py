@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +13,7 @@ import pytest
 from burnish.proxy.errors import UpstreamUnreachable
 from burnish.proxy.http.connection import HEAD_LIMIT_BYTES
 from burnish.proxy.http.origin import UpstreamCut
+from tests.support.patience import within
 from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\n"
@@ -118,12 +118,13 @@ def blocking_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(within(10))
 
 
 async def test_what_was_said_before_the_request_is_not_its_answer() -> None:
     """A 408 for an idle connection, say, which lies in the kernel when the next request takes the connection."""
     first = True
+    read, said = threading.Event(), threading.Event()
 
     def serve(accepted: socket.socket) -> None:
         nonlocal first
@@ -131,16 +132,18 @@ async def test_what_was_said_before_the_request_is_not_its_answer() -> None:
         accepted.sendall(OK)
         if first:
             first = False
-            time.sleep(0.02)
+            read.wait(within(30))
             accepted.sendall(b"HTTP/1.1 408 Too Late\r\ncontent-length: 5\r\n\r\nwrong")
-            accepted.settimeout(5)
+            said.set()
+            accepted.settimeout(within(30))
             accepted.recv(2**16)
 
     with blocking_server(serve) as url:
         async with pool() as opened:
             with await opened.send("GET", url, [], None) as response:
                 assert await response.read() == b"right"
-                time.sleep(0.05)  # noqa: ASYNC251  (the loop must not see it)
+                read.set()
+                assert said.wait(within(30))  # in the loop, which must not see it
             assert await get(opened, url, "POST", b"next") == (200, b"right")
 
 
@@ -171,7 +174,7 @@ async def test_what_is_said_on_an_idle_connection_is_nobodys_answer(said: bytes,
     async with server(answer) as upstream, pool() as opened:
         assert await get(opened, upstream.url) == (200, b"right")
         kept[0].write(said)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(within(30)):
             await upstream.closed.get()  # by us: nobody asked
         assert await get(opened, upstream.url, method, b"next") == (200, b"right")
         assert upstream.connections == 2
@@ -202,13 +205,13 @@ async def test_an_upstream_that_hangs_up_half_way_into_the_request_fails_it_at_o
     def serve(accepted: socket.socket) -> None:
         accepted.recv(100)
         accepted.shutdown(socket.SHUT_WR)
-        ended.wait(20)
+        ended.wait(within(30))
 
     ended = threading.Event()
     with blocking_server(serve) as url:
         async with pool() as opened:
             with pytest.raises(UpstreamUnreachable, match="closed the connection"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(within(20)):
                     await get(opened, url, "POST", b"x" * 32 * 2**20)
         ended.set()
 
@@ -235,7 +238,7 @@ async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_behind(str
         with await opened.send("POST", upstream.url, headers, body) as response:
             return response.status, await response.whole()
 
-    async with server(answer) as upstream, pool(max_connections=1, queue_timeout_s=5) as opened:
+    async with server(answer) as upstream, pool(max_connections=1, queue_timeout_s=within(5)) as opened:
         steps, cancelled = 0, True
         while cancelled:
             asking = asyncio.ensure_future(ask())

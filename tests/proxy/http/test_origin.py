@@ -13,16 +13,21 @@ from burnish.proxy.http.connection import HIGH_WATER_BYTES
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut
 from burnish.proxy.http.pool import Pool
 from tests.support.certificates import authority, server_context
+from tests.support.patience import within
 from tests.support.raw_server import OK, get, pool, says, server
 
 
 async def test_who_came_first_is_asked_first_and_no_more_than_that_at_a_time() -> None:
     under_way = most = 0
+    awaited, full = 1, asyncio.Event()
 
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
+        if under_way == awaited:
+            full.set()
+        await full.wait()
         await asyncio.sleep(0.005)
         under_way -= 1
         writer.write(OK)
@@ -37,8 +42,10 @@ async def test_who_came_first_is_asked_first_and_no_more_than_that_at_a_time() -
         assert [int(request.split(b" ")[1][1:]) for request in upstream.requests] == list(range(20))
         assert upstream.connections == 1
     async with server(answer) as upstream, pool(max_connections=3) as opened:
-        most = 0
-        await asyncio.gather(*(ask(opened, place) for place in range(20)))
+        most, awaited = 0, 3
+        full.clear()
+        async with asyncio.timeout(within(30)):
+            await asyncio.gather(*(ask(opened, place) for place in range(20)))
         assert (most, upstream.connections) == (3, 3)
 
 
@@ -60,7 +67,7 @@ async def test_one_upstream_that_is_busy_holds_up_no_other() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_turn_that_comes_to_one_who_has_just_left_goes_to_the_next(steps: int) -> None:
-    async with server(says(OK)) as upstream, pool(max_connections=1, queue_timeout_s=5) as opened:
+    async with server(says(OK)) as upstream, pool(max_connections=1, queue_timeout_s=within(5)) as opened:
         with await opened.send("GET", upstream.url, [], None) as response:
             leaves = asyncio.ensure_future(get(opened, upstream.url))
             stays = asyncio.ensure_future(get(opened, upstream.url))
@@ -137,26 +144,29 @@ async def test_an_answer_that_ends_with_the_connection_is_whole_only_if_tls_says
 
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nfour")
-        await writer.drain()
-        await asyncio.sleep(0.1)
+        await begun.wait()
         if said:
             writer.close()
         else:
             writer.transport.abort()
         return False
 
-    async with server(answer, tls) as upstream, pool() as opened:
-        if said:
-            assert await get(opened, upstream.url) == (200, b"four")
-        else:
-            with pytest.raises(UpstreamCut, match="broke off"):
-                await get(opened, upstream.url)
+    begun = asyncio.Event()
+    async with server(answer, tls) as upstream, pool() as opened, asyncio.timeout(within(20)):
+        with await opened.send("GET", upstream.url, [], None) as response:
+            assert await response.read() == b"four"
+            begun.set()
+            if said:
+                assert await response.whole() == b""
+            else:
+                with pytest.raises(UpstreamCut, match="broke off"):
+                    await response.whole()
 
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("over_tls", [False, True])
 async def test_a_slow_reader_slows_the_upstream_and_gets_it_all(tls: ssl.SSLContext, over_tls: bool) -> None:
-    size, sent = 48 * 2**20, 0
+    size, sent, idle_s = 48 * 2**20, 0, within(0.3)
 
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
         nonlocal sent
@@ -167,9 +177,9 @@ async def test_a_slow_reader_slows_the_upstream_and_gets_it_all(tls: ssl.SSLCont
             sent += 2**14
         return True
 
-    async with server(answer, tls if over_tls else None) as upstream, pool(idle_timeout_s=0.2) as opened:
+    async with server(answer, tls if over_tls else None) as upstream, pool(idle_timeout_s=idle_s) as opened:
         with await opened.send("GET", upstream.url, [], None) as response:
-            await asyncio.sleep(0.5)  # longer than an upstream may be silent: it is not the one who is
+            await asyncio.sleep(2 * idle_s)  # longer than an upstream may be silent: it is not the one who is
             assert sent < size // 2
             got = len(await response.read())
             assert got < HIGH_WATER_BYTES + 2**19

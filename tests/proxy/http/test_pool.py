@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut
+from tests.support.patience import within
 from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking
 
 EARLY = [b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nx: y\r\n\r\n"]
@@ -189,7 +190,7 @@ async def test_whatever_comes_the_next_answer_is_the_right_one(
         if not raw:
             return
 
-    limits = {"first_byte_timeout_s": 0.3, "idle_timeout_s": 0.3}
+    limits = {"first_byte_timeout_s": within(0.3), "idle_timeout_s": within(0.3)}
     async with server(hostile(bytes(raw), stays)) as upstream, pool(**limits) as opened:
         with suppress(UpstreamUnreachable, UpstreamTimeout, UpstreamCut):
             await get(opened, upstream.url)
@@ -229,7 +230,7 @@ async def test_a_kept_connection_that_dies_under_a_request(method: str, tries: i
 async def test_an_old_connection_is_closed_before_the_upstream_would() -> None:
     async with server(says(OK)) as upstream, pool() as opened:
         await get(opened, upstream.url)
-        async with asyncio.timeout(3 * KEEP_ALIVE_S):
+        async with asyncio.timeout(within(3 * KEEP_ALIVE_S)):
             await upstream.closed.get()
         assert await get(opened, upstream.url) == (200, b"right")
         assert upstream.connections == 2

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.support.inprocess import behind, calling, serving
+from tests.support.patience import within
 from tests.support.raw_server import OK, dialled, says, server
 from tests.support.upstream import reply
 
@@ -27,7 +28,7 @@ LINES = [f"{method} {target}" for method in ("GET", "POST", "OPTIONS") for targe
 async def answer_to(url: str, line: str, more: str = "") -> tuple[bytes, bytes]:
     """Return the head of the answer to a request that begins with a line, and the body."""
     asked = f"{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n{more}\r\n"
-    async with dialled(url, asked.encode()) as (reader, _), asyncio.timeout(10):
+    async with dialled(url, asked.encode()) as (reader, _), asyncio.timeout(within(30)):
         head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
     return head, body
 

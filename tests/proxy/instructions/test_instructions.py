@@ -20,10 +20,12 @@ from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, Learnt, addit
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.proxy.log.exchanges import locked
+from tests.proxy.log.test_place import until_trouble
 from tests.proxy.test_engine_faults import registered
 from tests.proxy.test_foreign_engine import Engine
 from tests.proxy.test_foreign_engine import world as foreign_engine
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"
@@ -317,9 +319,13 @@ async def test_while_the_log_is_locked_requests_go_on_with_the_list_as_it_was(
         await here.say("too long")
         assert len(await here.asked()) == 2
         await here.http.post("/burnish/instructions", json={"text": "in German"})
+        # So it isn't this that ends the wait, but the log, which then says that it is locked.
+        monkeypatch.setattr("burnish.proxy.instructions.instructions.READ_LIMIT_S", within(60))
         with locked(tmp_path / "data" / "burnish.db"):
             for _ in range(20):  # only the first one waits
                 assert (await here.asked())[0] == system("too long")
+        # A read that comes while it notices that it is free again may still be refused.
+        await until_trouble(here.http, "")
         clock = SimpleNamespace(monotonic=lambda: time.monotonic() + PAUSE_S)
         monkeypatch.setattr("burnish.proxy.instructions.instructions.time", clock)
         assert (await here.asked())[0] == system("too long", "in German")

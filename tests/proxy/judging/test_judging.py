@@ -16,6 +16,7 @@ import pytest
 from burnish.proxy.judging.principles import FILE
 from burnish.proxy.judging.report import LONGER, PLACE, TIES
 from tests.support.inprocess import behind, logged, ratings
+from tests.support.patience import within
 from tests.support.program import call
 from tests.support.upstream import Received, Script, Upstream, completion, reply
 
@@ -245,7 +246,7 @@ async def test_a_judge_that_is_down_or_late_is_not_asked_for_ever(tmp_path: Path
     async def never(request: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    async with world(tmp_path, total_timeout_s=0.2) as here:
+    async with world(tmp_path, total_timeout_s=within(0.5)) as here:
         for number in range(5):
             await here.ask(f"What is tea number {number}?")
         here.model.fails = never
@@ -412,7 +413,7 @@ async def test_a_client_that_leaves_ends_it_and_the_report_says_so(here: World) 
     async with here.http.stream("POST", "/burnish/judge", json={"model": "m"}) as answer:
         lines = answer.aiter_lines()
         assert [orjson.loads(await anext(lines))["object"] for _ in range(2)] == ["judge_plan", "judgement"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(within(30)):
         while not (found := (await here.http.get("/burnish/judge")).json()["data"]):
             await asyncio.sleep(0.01)
     assert (found[0]["asked"], found[0]["ended"]) == (1, "it was stopped")

@@ -15,6 +15,7 @@ from tests.adapters.test_registry import raw
 from tests.proxy.learner.test_transfer import LLAMA, import_
 from tests.proxy.test_foreign_engine import Engine, world
 from tests.support.lora import write_peft
+from tests.support.patience import within
 from tests.support.tiny_gguf import blank, tiny_lora
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -145,7 +146,7 @@ async def test_adapters_that_are_made_to_do_harm(tmp_path: Path) -> None:
     (sound / "adapter_model.bin").write_bytes(bomb)
     async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         for path in adapters(hostile, bomb, away / "secret"):
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(within(LIMIT_S)):
                 refused = await import_(http, path)
             assert refused.status_code == 422, path.name
             message = refused.json()["error"]["message"]

@@ -12,6 +12,7 @@ from burnish.proxy.learner.machine import Machine
 from burnish.proxy.learner.routes import chat_actions
 from tests.proxy.learner.conftest import Open, QuietMachine, World, no_reset
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.patience import within
 
 GB = 10**9
 UNPLUGGED = Machine(on_battery=True)
@@ -28,7 +29,7 @@ def few(tmp_path: Path) -> dict[str, Any]:
 
 
 async def waits_for(world: World, words: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(within(30)):
         while words not in world.learner.status()["reason"]:
             await asyncio.sleep(0.02)
 

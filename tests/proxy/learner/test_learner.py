@@ -17,6 +17,7 @@ from burnish.training.job import JobDirectory, Rollout
 from burnish.training.presets import hyperparameters
 from tests.proxy.learner.conftest import Open, World
 from tests.proxy.log.exchanges import capture, rate, user
+from tests.support.patience import within
 
 UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
 REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
@@ -143,7 +144,7 @@ async def test_what_a_crash_left_behind_is_put_in_order(open_world: Open) -> Non
     crashed = Run(run_id(), time.time(), None, "evaluating", "32 new ratings", unjudged, 32)
     await world.log.start_run(crashed)
     world = await open_world()
-    async with asyncio.timeout(10):  # the job of this run is gone, so nothing can judge it
+    async with asyncio.timeout(within(30)):  # the job of this run is gone, so nothing can judge it
         while world.registry.get(unjudged).state == "candidate":
             await asyncio.sleep(0.02)
     assert world.registry.get(judged).state == "candidate"

@@ -18,6 +18,7 @@ from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
 from tests.proxy.test_foreign_engine import Engine, world
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.patience import within
 from tests.support.upstream import completion, reply, upstream
 
 
@@ -69,7 +70,7 @@ class Rated:
     async def job(self, **wanted: bool) -> JobDirectory:
         """Start a run, which fails because the weights are no model, and return its job."""
         run_id = (await self.http.post("/burnish/train", json=wanted)).json()["run_id"]
-        async with asyncio.timeout(240):
+        async with asyncio.timeout(within(240)):
             while not (run := (await self.http.get(f"/burnish/runs/{run_id}")).json())["ended_at"]:
                 await asyncio.sleep(0.1)
         assert (run["status"], run["result"]) == ("failed", None)

@@ -12,6 +12,7 @@ from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.registry import Registry
 from tests.proxy.learner.test_plan import rated, steered, typed
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.patience import within
 from tests.support.program import NOBODY, Screen, call, interrupt, on_terminal, said
 from tests.support.vllm_double import Engine
 
@@ -131,7 +132,7 @@ async def test_a_terminal_asks_and_anything_else_wants_yes(tmp_path: Path, weigh
             with asked(url) as (screen, process):
                 seen = screen.until("[y/N]: ")
                 screen.type(answer)
-                return seen + screen.until(said), process.wait(60)
+                return seen + screen.until(said), process.wait(within(60))
 
         def leave() -> tuple[int, str]:
             with asked(url) as (screen, process):

@@ -32,6 +32,7 @@ from burnish.proxy.records import Completion, RatedCompletion
 from burnish.training.job import Evaluation, JobDirectory, Rollout
 from tests.proxy.learner.conftest import Open
 from tests.proxy.learner.test_export import PLAIN
+from tests.support.patience import within
 from tests.support.upstream import Received, Script, Upstream, reply, upstream
 
 TOOLS = [
@@ -218,17 +219,21 @@ async def test_an_engine_that_is_gone_is_an_engine_error() -> None:
 
 
 async def test_no_more_than_two_requests_at_once_for_each_version() -> None:
-    running, most = 0, 0
+    running, most, two = 0, 0, asyncio.Event()
 
     async def slow(request: Received, writer: asyncio.StreamWriter) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == 2:
+            two.set()
+        await two.wait()
         await asyncio.sleep(0.02)
         running -= 1
         await ECHO(request, writer)
 
-    await sampled(slow, ECHO, asked(8))
+    async with asyncio.timeout(within(60)):
+        await sampled(slow, ECHO, asked(8))
     assert most == 2
 
 

@@ -18,6 +18,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.log.writer import ignore
 from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Passthrough
+from tests.support.patience import within
 from tests.support.records import PLAIN, changed
 
 Message = dict[str, Any]
@@ -98,6 +99,22 @@ async def opened(tmp_path: Path, on_stored: Callable[[Stored], None] = ignore) -
         log.close()
 
 
+@asynccontextmanager
+async def busy_writer(log: Log) -> AsyncIterator[None]:
+    """Keep the writer busy until the block ends."""
+    begun, release = threading.Event(), threading.Event()
+
+    def call(_: sqlite3.Connection) -> bool:
+        begun.set()
+        return release.wait(within(30))
+
+    busy = asyncio.ensure_future(log._write(call))
+    assert await asyncio.to_thread(begun.wait, within(30))
+    yield
+    release.set()
+    assert await busy
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
     """Lock the log as another program would, until the block ends or the connection rolls back."""
@@ -119,11 +136,13 @@ class Arrivals:
 
     async def wait(self, count: int) -> None:
         for _ in range(count):
-            assert await asyncio.to_thread(self._stored.acquire, timeout=30), "an entry was not stored"
+            assert await asyncio.to_thread(self._stored.acquire, timeout=within(30)), (
+                "an entry was not stored"
+            )
 
 
 async def until(reached: Callable[[], object]) -> None:
     """Wait for something that gives no event, such as a file of another thread."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(within(30)):
         while not reached():
             await asyncio.sleep(0.005)

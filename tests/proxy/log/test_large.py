@@ -17,6 +17,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed, read
 from burnish.proxy.log.writer import READ_LIMIT_S
 from tests.proxy.log.exchanges import answered, assistant, exchange, opened, rate, system, user
+from tests.support.patience import within
 from tests.support.upstream import events
 
 LONG = "word " * (LARGE_BYTES // 4)
@@ -24,7 +25,7 @@ LONG = "word " * (LARGE_BYTES // 4)
 
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Apart]:
-    child = Apart(READ_LIMIT_S)
+    child = Apart(within(READ_LIMIT_S))
     yield child
     child.close()
 
@@ -52,7 +53,10 @@ def test_what_is_read_in_the_child_is_what_is_read_here(apart: Apart, changes: d
     assert read(made, apart) == parsed(made)
 
 
-def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(hurried: Apart):
+def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(
+    hurried: Apart, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("burnish.proxy.apart.WALL_PER_CPU", 600)
     begin, word, *_, end = events("many words")
     stream = (begin, word * 150_000, end)
     found = read(exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried)
@@ -82,16 +86,23 @@ async def test_a_rating_does_not_wait_for_the_reading_of_a_large_answer(log: Log
     begin, word, *_, end = events("many words")
     log.capture(made := exchange([user("hello")]))
     await log.completion(made.id)
-    log.capture(
-        large := exchange([user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream")
-    )
-    log.capture(later := exchange([user("and now?")]))
-    for each in (made, later):
-        await rate(log, each.id)
-        assert (await log.completion(each.id)).rating == 1.0
-    assert log.backlog().entries == 2, (
-        "the large one isn't stored yet, and the one behind it waits for its turn"
-    )
+    reader = await log._writer._apart.ask(os.getpid)
+    os.kill(reader, signal.SIGSTOP)
+    try:
+        log.capture(
+            large := exchange(
+                [user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream"
+            )
+        )
+        log.capture(later := exchange([user("and now?")]))
+        for each in (made, later):
+            await rate(log, each.id)
+            assert (await log.completion(each.id)).rating == 1.0
+        assert log.backlog().entries == 2, (
+            "the large one isn't stored yet, and the one behind it waits for its turn"
+        )
+    finally:
+        os.kill(reader, signal.SIGCONT)
     assert (await rate(log, large.id)).draft.completion_id == large.id
     assert log.backlog().entries == 0
     assert (await log.completion(large.id)).reply == assistant("many" * 100_000)

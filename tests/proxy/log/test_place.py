@@ -15,6 +15,7 @@ import pytest
 from burnish.proxy.log.files import back_up
 from tests.support.burnish import in_thread, running, start
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import completion, reply, upstream
 
 LAST = {"last": True, "rating": "good"}
@@ -34,7 +35,7 @@ async def trouble(http: httpx.AsyncClient) -> str:
 
 async def until_trouble(http: httpx.AsyncClient, words: str) -> None:
     """Wait until ``/healthz`` says these words; "": that all is well."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(within(30)):
         while words not in (said := await trouble(http)) or (said and not words):
             await asyncio.sleep(0.02)
 
@@ -103,7 +104,7 @@ async def test_a_killed_burnish_has_lost_nothing_of_a_deleted_log(tmp_path: Path
         settings = {"BURNISH_UPSTREAM": server.url, "BURNISH_ENGINE": "none", "BURNISH_WORKERS": workers}
         first = await asyncio.to_thread(start, data, env=settings)
         try:
-            async with httpx.AsyncClient(base_url=first.url, trust_env=False, timeout=60) as http:
+            async with httpx.AsyncClient(base_url=first.url, trust_env=False, timeout=within(60)) as http:
                 await ask(http, "first")
                 assert (await http.post("/v1/feedback", json=LAST)).status_code == 201
                 delete(data / "burnish.db")
@@ -114,7 +115,7 @@ async def test_a_killed_burnish_has_lost_nothing_of_a_deleted_log(tmp_path: Path
             await asyncio.to_thread(first.kill)
         async with (
             in_thread(running(data, env=settings)) as second,
-            httpx.AsyncClient(base_url=second.url, trust_env=False, timeout=60) as http,
+            httpx.AsyncClient(base_url=second.url, trust_env=False, timeout=within(60)) as http,
         ):
             assert await logged(http) == [("first", 1.0), ("second", None)]
 
@@ -126,7 +127,7 @@ async def test_a_log_that_is_moved_away_goes_on_when_it_is_back(tmp_path: Path) 
         assert "was moved away while burnish was using it: put it back" in await refused(http)
         await ask(http, "second")
         assert not database.exists(), "it isn't written again: another file may be put there"
-        async with asyncio.timeout(30):  # the file alone holds what was acknowledged
+        async with asyncio.timeout(within(30)):  # the file alone holds what was acknowledged
             while rated(away) != 1:
                 await asyncio.sleep(0.02)
         away.rename(database)
@@ -188,7 +189,7 @@ async def test_a_deleted_write_ahead_log_takes_nothing_with_it(tmp_path: Path) -
     async with with_a_rated_answer(tmp_path) as (http, database):
         database.with_name("burnish.db-wal").unlink()
         assert "burnish.db-wal was deleted or moved" in await refused(http)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(within(30)):
             while rated(database) != 1:
                 await asyncio.sleep(0.02)
         await ask(http, "second")

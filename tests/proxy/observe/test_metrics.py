@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ from burnish.proxy.observe.traces import Traces
 from tests.proxy.log.exchanges import capture, locked, user
 from tests.proxy.observe.scrapes import Scrape, parsed, scrape
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import Received, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"
@@ -57,7 +59,7 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 async def until(client: httpx.AsyncClient, reached: Callable[[Scrape], object]) -> Scrape:
     """Scrape again and again until something is reached."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(within(30)):
         while not reached(found := parsed((await client.get("/metrics")).text)):
             pass
     return found
@@ -77,6 +79,7 @@ ENDINGS = {
 
 async def test_completions_count_by_how_they_ended(client: httpx.AsyncClient) -> None:
     sent = received = 0
+    began = time.monotonic()
     for model, (streamed, _, _) in ENDINGS.items():
         body = orjson.dumps(ask(model, stream=streamed))
         sent += len(body)
@@ -93,7 +96,7 @@ async def test_completions_count_by_how_they_ended(client: httpx.AsyncClient) ->
     for outcome, count in Counter(outcome for *_, outcome in ENDINGS.values()).items():
         named = {"surface": "chat", "outcome": outcome}
         assert found.value("burnish_request_duration_seconds_count", **named) == count
-        assert 0 < found.value("burnish_request_duration_seconds_sum", **named) < 5 * count
+        assert 0 < found.value("burnish_request_duration_seconds_sum", **named) < time.monotonic() - began
         assert found.value("burnish_request_duration_seconds_bucket", **named, le="+Inf") == count
     streams = sum(streamed for streamed, *_ in ENDINGS.values())
     assert found.value("burnish_time_to_first_token_seconds_count", surface="chat") == streams

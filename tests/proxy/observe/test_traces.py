@@ -19,6 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from burnish.adapters.extras import how_to_install
 from burnish.proxy.observe.traces import traces_wanted
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import Script, Upstream, completion, events, reply, stream, upstream
 
 PATH = "/v1/chat/completions"
@@ -162,7 +163,7 @@ async def test_a_collector_that_is_down_costs_spans_only(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    async with asyncio.timeout(20), behind(tmp_path, reply(completion())) as (client, _):
+    async with asyncio.timeout(within(30)), behind(tmp_path, reply(completion())) as (client, _):
         assert (await client.post(PATH, json=ask())).status_code == 200
         assert (await client.get("/burnish/status")).json()["counts"]["completions"] == 1
 

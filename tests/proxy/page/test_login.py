@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.support.burnish import in_thread, running
 from tests.support.inprocess import behind, listening
+from tests.support.patience import within
 from tests.support.upstream import completion, reply, upstream
 
 BOTH = {"api_key": "caller", "admin_key": "root"}
@@ -226,7 +227,9 @@ async def test_another_server_on_the_host_gets_a_cookie_that_opens_nothing(tmp_p
         signed = await sign_in(client, "root")
         await client.get(url)
         assert taken, "browsers do so, too"
-        async with httpx.AsyncClient(base_url=client.base_url, headers={"cookie": taken[0]}) as stolen:
+        async with httpx.AsyncClient(
+            base_url=client.base_url, headers={"cookie": taken[0]}, timeout=within(60)
+        ) as stolen:
             assert (await stolen.get("/burnish/completions")).status_code == 401
         assert (await client.get("/burnish/completions", headers=signed)).status_code == 200
 
@@ -235,7 +238,7 @@ async def test_many_sign_ins_hold_side_by_side(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(completion()), **BOTH) as (client, _):
 
         async def one(key: str) -> str:
-            async with httpx.AsyncClient(base_url=client.base_url) as browser:
+            async with httpx.AsyncClient(base_url=client.base_url, timeout=within(60)) as browser:
                 return str((await who(browser, await sign_in(browser, key)))["key"])
 
         assert (
@@ -249,10 +252,12 @@ async def test_it_holds_in_every_worker(tmp_path: Path) -> None:
     async with upstream(reply(completion())) as engine:
         flags = ("--workers", "2", "--upstream", engine.url, "--model", "mock")
         async with in_thread(running(tmp_path / "data", *flags, env=env)) as burnish:
-            async with httpx.AsyncClient(base_url=burnish.url) as browser:
+            async with httpx.AsyncClient(base_url=burnish.url, timeout=within(60)) as browser:
                 signed = await sign_in(browser, "root")
             for _ in range(8):  # a connection each, so that any worker may answer
-                async with httpx.AsyncClient(base_url=burnish.url, cookies=browser.cookies) as again:
+                async with httpx.AsyncClient(
+                    base_url=burnish.url, cookies=browser.cookies, timeout=within(60)
+                ) as again:
                     assert (await who(again, signed))["key"] == "admin_key"
                     query = {"proof": signed["x-burnish-page"]}
                     async with again.stream("GET", "/burnish/events", params=query) as events:

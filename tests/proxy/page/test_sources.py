@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from burnish.proxy.page import events, seldom
 from burnish.proxy.page.events import Events, Sources
 from burnish.proxy.page.seldom import Seldom
 from burnish.proxy.records import Feedback, FeedbackDraft
+from tests.proxy.log.exchanges import until
 from tests.support.inprocess import listening
 from tests.support.watching import Watcher, watching
 
@@ -109,8 +111,7 @@ async def test_rows_that_cant_be_read_come_later():
     world = World(broken=True)
     async with watched(world) as (page, made, _):
         made.rated(rated("cmpl_1"))
-        while not world.asked:
-            await asyncio.sleep(0.005)
+        await until(lambda: world.asked)
         world.broken = False
         assert await page.next("answer") == {"id": "cmpl_1"}
         made.rated(rated("cmpl_2", "turn"))
@@ -156,12 +157,13 @@ async def test_nothing_is_watched_once_no_page_is_open(monkeypatch: pytest.Monke
 
 
 async def test_what_is_expensive_is_asked_seldom(monkeypatch: pytest.MonkeyPatch):
-    asked = 0
+    asked, now = 0, 100.0
+    monkeypatch.setattr(seldom, "time", SimpleNamespace(monotonic=lambda: now))
 
     async def count() -> int:
-        nonlocal asked
+        nonlocal asked, now
         asked += 1
-        await asyncio.sleep(0.01)
+        now += 0.01
         return asked
 
     counts = Seldom(count)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,10 +126,15 @@ async def test_nothing_of_an_erased_user_stays():
 
 
 async def test_a_quiet_stream_beats_and_ends_after_an_hour(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    clock = SimpleNamespace(time=time.time, time_ns=time.time_ns, monotonic=lambda: now)
+    monkeypatch.setattr(stream, "time", clock)
     monkeypatch.setattr(stream, "BEAT_S", 0.01)
-    monkeypatch.setattr(stream, "LONGEST_S", 0.05)
-    page = Reader(Pages("1"))
-    while not page.following.done():
-        page._may.release()
-        await asyncio.sleep(0.005)
-    assert set(page.parts[1:]) == {stream.BEAT}
+    async with reading(Pages("1")) as page:
+        for _ in range(4):
+            await page.take()
+        assert not page.following.done()
+        now = stream.LONGEST_S
+        await page.take()
+        await until(page.following.done)
+        assert page.parts[1:] == [stream.BEAT] * 4

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support.patience import within
 from tests.support.recorded import RECORDED
 from tests.support.sdks import WEATHER, World, world
 from tests.support.upstream import stream
@@ -64,7 +65,7 @@ async def test_the_log_has_what_the_clients_sdk_has(tmp_path: Path, surface: str
     body = recorded.body
     parts = [body[at : at + cut] for at in range(0, len(body), cut)] if cut else list(recorded.parts)
     script = stream(parts, content_type=recorded.content_type)
-    async with world(tmp_path, script, native=True) as here, asyncio.timeout(60):
+    async with world(tmp_path, script, native=True) as here, asyncio.timeout(within(60)):
         here.unknown = script
         said = await ASKING[surface](here)
         (record,) = await here.logged()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.dialects import DIALECTS, Answer, Dialect, Entry, Result, Said, user
 from tests.support.inprocess import serving
+from tests.support.patience import within
 from tests.support.upstream import Received, reply, upstream
 
 SYSTEM = "You are a careful agent."
@@ -252,7 +253,7 @@ async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
     async with (
         upstream(model) as server,
         serving(tmp_path_factory.mktemp("log"), upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
     ):
         session = Session(http, dialect, clock, kept)
         for name, *arguments in doings:

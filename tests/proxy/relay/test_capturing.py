@@ -14,6 +14,7 @@ import pytest
 
 from burnish.proxy.apart import LARGE_BYTES
 from tests.support.inprocess import behind, calling, logged
+from tests.support.patience import within
 from tests.support.program import call
 from tests.support.token_ids import CHAT, Json, captured, chunks
 from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
@@ -340,7 +341,7 @@ async def test_the_query_of_a_completion_is_checked(tmp_path: Path) -> None:
 async def test_tokens_survive_a_restart_and_go_with_their_user(tmp_path: Path) -> None:
     async with behind(tmp_path, engine(), **CAPTURE) as (http, server):
         found = await ask(http)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(within(30)):
             await captured(http, found)
         url = server.url
     async with calling(tmp_path, upstream=url) as http:

@@ -14,6 +14,7 @@ from burnish.proxy.config import load_config
 from burnish.proxy.http.listener import server
 from burnish.proxy.relay.client import Client, read_body
 from tests.support.inprocess import run
+from tests.support.patience import within
 from tests.support.raw_server import dialled
 
 REQUEST = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nHi"
@@ -48,7 +49,8 @@ class Watched:
 @asynccontextmanager
 async def served(app: Watched, folder: Path) -> AsyncIterator[str]:
     config = load_config({"data_dir": folder})
-    async with run(server(app, config, lambda _, error: error.envelope())) as url, asyncio.timeout(10):
+    made = server(app, config, lambda _, error: error.envelope())
+    async with run(made) as url, asyncio.timeout(within(30)):
         yield url
 
 

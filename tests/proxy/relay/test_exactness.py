@@ -13,6 +13,7 @@ from tests.support.chance import Chance
 from tests.support.exchanging import Exchange, Stage, stage
 from tests.support.formats import FORMATS
 from tests.support.generated import OWN, elsewhere, exchange
+from tests.support.patience import within
 
 CHAT = "/v1/chat/completions"
 BATCHES, BATCH = 15, 20
@@ -44,7 +45,7 @@ def exchanges(running: Stage, make: Callable[[Chance, int], Exchange]) -> int:
 
 def logged(running: Stage) -> int:
     async def ask() -> int:
-        async with httpx.AsyncClient(base_url=running.url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=running.url, trust_env=False, timeout=within(60)) as http:
             return int((await http.get("/burnish/status")).json()["counts"]["completions"])
 
     return int(running.run(ask()))

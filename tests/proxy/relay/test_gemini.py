@@ -12,6 +12,7 @@ import pytest
 from google.genai import types
 
 from tests.support.inprocess import serving
+from tests.support.patience import within
 from tests.support.sdks import called, user, world
 from tests.support.upstream import reply
 
@@ -92,7 +93,10 @@ async def test_a_query_key_only_goes_upstream(tmp_path: Path, caplog: pytest.Log
         for asked in (ASK, {"contents": "Hi"}):
             assert (await here.http.post(target, json=asked)).status_code == 200
         records = await here.logged()
-    async with serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _), httpx.AsyncClient() as own:
+    async with (
+        serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _),
+        httpx.AsyncClient(timeout=within(60)) as own,
+    ):
         unreachable = await own.post(url + target, json=ASK)
     assert [request.target for request in here.upstream.requests] == [target] * 2
     files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.inprocess import calling, logged, serving
+from tests.support.patience import within
 from tests.support.raw_server import dialled, speaking
 from tests.support.upstream import events
 
 CASES = 50
 MEDIAN_S = 0.1
 WORST_S = 2.0
-"""Of a machine that is busy with something else."""
+"""A moment of a machine that is busy with something else may fall into one of them."""
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 HALF = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"
@@ -94,8 +95,8 @@ async def test_the_upstream_is_let_go(tmp_path: Path, said: bytes, answered: byt
                 LEAVE[case % len(LEAVE)](writer)
                 took.append(await server.gone.get() - left)
         assert server.gone.empty()
-    assert statistics.median(took) <= MEDIAN_S
-    assert max(took) <= WORST_S
+    assert statistics.median(took) <= within(MEDIAN_S)
+    assert max(took) <= within(WORST_S)
 
 
 @pytest.mark.parametrize(("seen", "outcome"), [(-1, "complete"), (2, "cancelled")])

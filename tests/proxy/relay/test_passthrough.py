@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from openai import AsyncOpenAI
 from burnish.proxy.relay.flight import ENDS_BYTES, Ends
 from tests.proxy.observe.scrapes import scrape
 from tests.support.inprocess import behind
+from tests.support.patience import within
 from tests.support.upstream import reply
 
 VECTOR = [0.25] * 3000
@@ -44,7 +46,7 @@ async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, packed: bool, 
     headers = "content-type: application/json\r\n" + ("content-encoding: gzip\r\n" if packed else "")
     said = gzip.compress(content) if packed else content
     async with behind(tmp_path, reply(said, headers=headers)) as (client, _):
-        ann = {"x-burnish-user": "ann"}
+        ann, began = {"x-burnish-user": "ann"}, time.monotonic()
         openai = AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="-", default_headers=ann)
         answer = await openai.embeddings.create(model="small", input=SECRET, encoding_format="float")
         assert answer.data[0].embedding == VECTOR
@@ -60,7 +62,7 @@ async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, packed: bool, 
     assert record["response_bytes"] == len(said)
     asked = orjson.dumps({"input": SECRET, "model": "small", "encoding_format": "float"})
     assert record["request_bytes"] == len(asked)
-    assert 0 < record["first_byte_s"] <= record["total_s"] < 5
+    assert 0 < record["first_byte_s"] <= record["total_s"] < time.monotonic() - began
     assert record["id"].startswith("pass_")
     for counted, labels, value in (
         ("total", {"status": "2xx", "outcome": "complete"}, 1),
@@ -150,11 +152,11 @@ async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
             await writer.drain()
             writer.transport.abort()
         elif request.target == "/v1/slow":
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         else:
             await reply(b"no", status="429 Too Many Requests")(request, writer)
 
-    async with behind(tmp_path, script, first_byte_timeout_s=0.3) as (client, _):
+    async with behind(tmp_path, script, first_byte_timeout_s=within(0.5)) as (client, _):
         assert (await client.post("/v1/busy", content=b"x")).status_code == 429
         with pytest.raises(httpx.RemoteProtocolError):
             await client.post("/v1/cut", content=b"x")

@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from burnish.proxy.errors import NotFound
+from burnish.proxy.feedback import targets
+from burnish.proxy.log import Log
+from burnish.proxy.records import Completion
 from tests.support.inprocess import behind, calling, logged
+from tests.support.patience import within
 from tests.support.upstream import Received, completion, events, reply, stream, upstream
 
 ASK = {"model": "mock", "messages": [{"role": "user", "content": "Say hello."}]}
@@ -33,8 +39,20 @@ async def test_headers_mark_a_sub_agent(tmp_path: Path, headers: dict[str, str],
 
 
 @pytest.mark.parametrize("named", ["completion_id", "response_id"])
-async def test_a_rating_that_overtakes_the_end_of_its_answer_waits_for_it(tmp_path: Path, named: str) -> None:
-    hold = asyncio.Event()
+async def test_a_rating_that_overtakes_the_end_of_its_answer_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    hold, missed = asyncio.Event(), asyncio.Event()
+    resolve = Log.resolve
+
+    async def looked_up(log: Log, **target: Any) -> Completion:
+        try:
+            return await resolve(log, **target)
+        except NotFound:
+            missed.set()
+            raise
+
+    monkeypatch.setattr(Log, "resolve", looked_up)
     async with behind(tmp_path, stream(events("one two three"), hold=hold)) as (client, _):
         async with client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
             parts = answer.aiter_raw()
@@ -42,9 +60,11 @@ async def test_a_rating_that_overtakes_the_end_of_its_answer_waits_for_it(tmp_pa
             made = answer.headers["x-burnish-completion-id"]
             meant = made if named == "completion_id" else orjson.loads(first)["id"]
             early = await client.post("/v1/feedback", json={named: meant, "rating": "bad"})
+            missed.clear()
+            monkeypatch.setattr(targets, "PATIENCE_S", within(60))
             async with asyncio.TaskGroup() as group:
                 rating = group.create_task(client.post("/v1/feedback", json={named: meant, "rating": "good"}))
-                await asyncio.sleep(0.2)
+                await missed.wait()
                 assert not rating.done()
                 hold.set()
                 async for _ in parts:

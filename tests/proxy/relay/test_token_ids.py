@@ -15,6 +15,7 @@ import pytest_asyncio
 from burnish.adapters.hosts.fetch import ensure_small_model
 from tests.support.inprocess import calling
 from tests.support.llama_server import LlamaServer
+from tests.support.patience import within
 from tests.support.token_ids import CALLING, CHAT, captured, held, told
 
 TEMPLATE = Path(__file__).parents[2] / "support" / "calls_tools.jinja"
@@ -49,7 +50,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Side
         yield Side(
             await stack.enter_async_context(calling(folder, **own)),
             await stack.enter_async_context(
-                httpx.AsyncClient(base_url=engine.url, trust_env=False, timeout=60)
+                httpx.AsyncClient(base_url=engine.url, trust_env=False, timeout=within(60))
             ),
             await stack.enter_async_context(calling(folder / "plain", upstream=engine.url)),
         )

@@ -18,6 +18,7 @@ from tests.support import wires
 from tests.support.dialects import DIALECTS
 from tests.support.dialects import user as asks
 from tests.support.inprocess import serving
+from tests.support.patience import within
 from tests.support.sdks import (
     CHAT,
     FORMATS,
@@ -254,7 +255,7 @@ async def test_an_upstream_that_has_the_path_is_believed(tmp_path: Path, name: s
 async def test_an_upstream_without_chat_answers_for_itself(tmp_path: Path) -> None:
     nothing = reply(b"404 page not found", status="404 Not Found", headers="content-type: text/plain\r\n")
     async with upstream(nothing) as server, serving(tmp_path, upstream=server.url) as (url, _):
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=within(60)) as client:
             got = await client.post("/v1/messages", json={"messages": WEATHER})
     assert (got.status_code, got.content) == (404, b"404 page not found")
 

@@ -18,6 +18,7 @@ from burnish.proxy.apart import LARGE_BYTES
 from tests.support.burnish import in_thread, running
 from tests.support.chat_wire import called, chunks, whole
 from tests.support.inprocess import behind, logged
+from tests.support.patience import within
 from tests.support.rated import ask, keep_model, learnt_ensemble, parrot, saying, sentence
 from tests.support.upstream import Script, completion, reply, stream, upstream
 
@@ -209,7 +210,7 @@ async def test_workers_ask_the_process_that_has_the_model(tmp_path: Path) -> Non
         )
         async with (
             in_thread(program) as burnish,
-            httpx.AsyncClient(base_url=burnish.url, timeout=60) as client,
+            httpx.AsyncClient(base_url=burnish.url, timeout=within(60)) as client,
         ):
             answer = await ask(client, "Tell me.", headers={BEST_OF: "3"})
             assert answer.json()["choices"][0]["message"]["content"] == said[1]

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from tests.support.burnish import Burnish, running
+from tests.support.patience import within
 from tests.support.upstream import completion, reply, upstream
 
 COUNT, TURNS = 100, 3
@@ -48,7 +49,7 @@ async def begin(http: httpx.AsyncClient) -> Agent:
 async def until_killed(url: str, burnish: Burnish) -> tuple[list[Agent], dict[str, list[str]]]:
     """Play until enough was answered, and kill burnish; returns the agents, and what it had told of each before."""
     killing = asyncio.Event()
-    async with httpx.AsyncClient(base_url=url, limits=AT_ONCE, trust_env=False, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=url, limits=AT_ONCE, trust_env=False, timeout=within(60)) as http:
         agents = await asyncio.gather(*(begin(http) for _ in range(COUNT)))
 
         async def play(agent: Agent) -> None:
@@ -81,7 +82,7 @@ async def test_nothing_is_mixed_up_or_lost(tmp_path: Path) -> None:
         before = {agent.id: list(agent.answered) for agent in agents}
         with running(tmp_path / "data", *flags, env=env) as up:
             async with httpx.AsyncClient(
-                base_url=up.url, limits=AT_ONCE, trust_env=False, timeout=60
+                base_url=up.url, limits=AT_ONCE, trust_env=False, timeout=within(60)
             ) as http:
                 await asyncio.gather(*(agent.play(http, None) for agent in agents))
                 ended = await asyncio.gather(*(rewarded(http, agent) for agent in agents))

@@ -13,6 +13,7 @@ import pytest
 from tests.proxy.learner.test_plan import rated
 from tests.support.inprocess import behind, calling, logged
 from tests.support.lora import write_peft
+from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 from tests.support.upstream import completion, reply, upstream
 
@@ -133,7 +134,7 @@ async def test_after_the_end_nothing_is_asked_or_rewarded(tmp_path: Path) -> Non
 async def test_a_rollout_that_nobody_ends_times_out(tmp_path: Path) -> None:
     async with behind(tmp_path, ANSWER, model="mock") as (http, _):
         rollout = await begin(http, time_limit_s=0.2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(within(30)):
             while (await shown(http, rollout))["status"] == "open":
                 await asyncio.sleep(0.02)
         assert (await shown(http, rollout))["status"] == "timed_out"
@@ -200,7 +201,7 @@ async def test_an_agent_cannot_reward_itself_with_what_it_carries(tmp_path: Path
     async with behind(tmp_path, ANSWER, model="mock", api_key="secret", admin_key="other") as (http, _):
         http.headers["x-burnish-key"] = "other"
         rollout = await begin(http)
-        agent = httpx.AsyncClient(base_url=http.base_url, trust_env=False)
+        agent = httpx.AsyncClient(base_url=http.base_url, trust_env=False, timeout=within(60))
         async with agent:
             agent.headers["authorization"] = f"Bearer {rollout['api_key']}"
             assert (await agent.post("/v1/chat/completions", json=ASKED)).status_code == 200
@@ -266,7 +267,7 @@ async def test_a_version_that_the_engine_lost_is_loaded_again_for_its_rollout(tm
         assert (await ask(http, rollout, max_tokens=2)).status_code == 200
         (engine,) = [each for each in engines() if each.pid not in base]
         engine.kill()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(within(60)):
             while (answer := await ask(http, rollout, max_tokens=2)).status_code != 200:
                 assert answer.status_code in (502, 503), "clients try that again"
         assert {each["adapter_version"] for each in await logged(http)} == {1}

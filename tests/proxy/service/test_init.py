@@ -14,10 +14,11 @@ import httpx
 import pytest
 
 from tests.proxy.setup.test_setup import SHAPES, snapshot
-from tests.support.burnish import running
+from tests.support.burnish import in_thread, running
 from tests.support.inprocess import listening
 from tests.support.llama_server import free_port
-from tests.support.program import run
+from tests.support.patience import within
+from tests.support.program import call
 from tests.support.user_manager import UserManager
 from tests.support.vllm_double import Engine
 
@@ -37,7 +38,7 @@ class User:
 
     def burnish(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         own = {"BURNISH_DATA_DIR": str(self.home / "data")}
-        return run(*arguments, env={**self.manager.env, **own})
+        return call(*arguments, env={**self.manager.env, **own})
 
     async def init(self, *answers: str) -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(self.burnish, "init", "--yes", *answers)
@@ -53,7 +54,7 @@ class User:
 
     async def preset(self) -> str:
         """The preset with which the service runs."""
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=within(60)) as http:
             found = await http.get(f"http://127.0.0.1:{self.port}/burnish/config")
             return str(found.json()["train"]["preset"])
 
@@ -62,7 +63,7 @@ class User:
 async def user(manager: UserManager) -> AsyncIterator[User]:
     async with listening(Engine().app()) as engine:
         yield User(manager, engine)
-        await asyncio.to_thread(run, "service", "uninstall", env=manager.env)
+        await asyncio.to_thread(call, "service", "uninstall", env=manager.env)
     for path in manager.home.iterdir():
         shutil.rmtree(path)
     manager.systemctl("daemon-reload")
@@ -91,6 +92,9 @@ async def test_init_starts_a_service_and_undo_leaves_the_home_byte_for_byte(user
 async def test_settings_with_which_it_does_not_start_are_taken_back(user: User, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF, and then nothing")
+    settings = user.home / ".config" / "burnish" / "config.toml"
+    # Otherwise init also checks whether torch can be imported, which takes seconds.
+    settings.write_text(settings.read_text().replace("[train]", "[train]\nenabled = false", 1))
     before = snapshot(user.home)
     refused = await user.first_init("--upstream", "embedded", "--model", str(broken))
     assert refused.returncode == 1
@@ -129,7 +133,7 @@ async def test_what_is_in_the_way_of_a_service_is_named(user: User) -> None:
     shutil.rmtree(unit.parent.parent)
     before = snapshot(user.home)
     own = {"BURNISH_UPSTREAM": user.engine}
-    with running(user.home / "data", env=own):
+    async with in_thread(running(user.home / "data", env=own)):  # it asks the engine, which is in this loop
         refused = await user.first_init()
         assert (refused.returncode, "stop it first" in refused.stderr) == (1, True)
     assert snapshot(user.home) == before

@@ -14,6 +14,7 @@ import orjson
 
 from tests.support import chat_wire
 from tests.support.inprocess import calling
+from tests.support.patience import within
 from tests.support.upstream import Received, Script, reply, upstream
 
 Json = dict[str, Any]
@@ -124,7 +125,7 @@ async def coding(tmp_path: Path, **flags: Any) -> AsyncIterator[httpx.AsyncClien
 
 async def until(client: httpx.AsyncClient, fits: Callable[[Json], object]) -> Json:
     """Wait until the status of signals fits; return it."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(within(LIMIT_S)):
         while not fits(found := (await client.get("/burnish/status")).json()["signals"]):
             await asyncio.sleep(POLL_S)
     return dict(found)
