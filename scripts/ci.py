@@ -1,19 +1,26 @@
 """What CI runs in a clean clone: the checks, the ordinary tests, the package, and each room that is old.
 
-One room that isn't old runs too, chosen by the commit's hash, if half an hour isn't over yet. If it fails, the record
-of its pass was false. See ``scripts/rooms.py``.
+Most tests wait for processes to start and end, so rooms run beside the ordinary tests, one at a time. One room that
+isn't old runs too, chosen by the commit's hash, if half an hour isn't over yet. If it fails, the record of its pass was
+false. See ``scripts/rooms.py``.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rooms import ROOMS, Room, State, not_committed, passes_of, read_record, state, write_record
+from rooms import ROOMS, Room, State, not_committed, passes_of, read_record, record_of, state
 
 SPOT_CHECK_WITHIN_S = 1800.0
 """A room that isn't old is checked only before so much time is over: a slow machine must pass, too."""
@@ -34,37 +41,78 @@ class Run:
     rooms: Mapping[str, Room]
     began: float = field(default_factory=time.monotonic)
     took_s: dict[str, float] = field(default_factory=dict)
-    """By step, in the order in which they ran."""
-    installing: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """By step."""
+    waiting: deque[str] = field(default_factory=deque)
+    """Rooms that must still run."""
+    spot: str | None = None
+    """The room that need not run, but is checked."""
+    _installing: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    failure: StepFailed | None = None
+    """The first one. It stops everything else."""
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began
 
-    def step(self, name: str, *command: str) -> None:
-        """Run a command and remember how long it took. Raises StepFailed."""
-        say(name)
+    def step(self, name: str, *command: str, beside: bool = False) -> None:
+        """Run a command and remember how long it took; ``beside``: print its output when it ends. Raises StepFailed."""
+        say(f"{name} begins")
         began = time.monotonic()
-        status = subprocess.run(command, cwd=self.root, check=False).returncode
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                command, cwd=self.root, stdout=output if beside else None,
+                stderr=subprocess.STDOUT if beside else None, start_new_session=True,
+            )  # fmt: skip
+            self._running[name] = process
+            if self.failure:
+                end(process)
+            status = process.wait()
+            del self._running[name]
+            output.seek(0)
+            sys.stdout.write(output.read().decode(errors="replace"))
         self.took_s[name] = time.monotonic() - began
         if status:
-            raise StepFailed(f"{name} failed: {' '.join(command)} ended with status {status}")
+            false = "; the record says that it passed with these very files, which is false"
+            line = f"{' '.join(command)} ended with status {status}"
+            raise self.failed(f"{name} failed: {line}{false if name == self.spot else ''}")
+
+    def failed(self, reason: str) -> StepFailed:
+        """Stop everything that runs; returns the first failure."""
+        self.failure = self.failure or StepFailed(reason)
+        self.stop()
+        return self.failure
 
     def install(self, room: str) -> None:
         """Begin to install what a room needs. That waits for the network most of the time, and the tests don't."""
         command = ["scripts/test", "--install", room]
-        self.installing[room] = subprocess.Popen(command, cwd=self.root, stdin=subprocess.DEVNULL)
+        self._installing[room] = subprocess.Popen(
+            command, cwd=self.root, stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
-    def room(self, name: str) -> None:
-        """Run a room's suite. Raises StepFailed."""
-        if self.installing.pop(name).wait():
-            raise StepFailed(f"what {name} needs was not installed")
-        self.step(name, "scripts/test", "--room", name)
+    def run_rooms(self, *, beside: bool) -> None:
+        """Run the rooms that wait, one after the other. Raises StepFailed."""
+        while not self.failure:
+            try:
+                name = self.waiting.popleft()
+            except IndexError:
+                return
+            if name == self.spot and self.elapsed_s() >= SPOT_CHECK_WITHIN_S:
+                say(f"{name} isn't checked again, because {duration(SPOT_CHECK_WITHIN_S)} are over")
+            elif self._installing[name].wait():
+                raise self.failed(f"what {name} needs was not installed")
+            else:
+                self.step(name, "scripts/test", "--room", name, beside=beside)
 
-    def close(self) -> None:
-        """End the installations that nobody waited for."""
-        for process in self.installing.values():
-            process.kill()
-            process.wait()
+    def stop(self) -> None:
+        """End everything that runs."""
+        for process in (*self._running.values(), *self._installing.values()):
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
 
 
 def say(text: str) -> None:
@@ -119,57 +167,46 @@ def carry_out(run: Run) -> None:
     """Run everything. Raises StepFailed."""
     states = {name: state(name, room, run.root) for name, room in run.rooms.items()}
     times = last_times(run.root, run.rooms)
-    spot = spot_check(states, commit_of(run.root))
-    say_plan(states, spot, times)
+    run.spot = spot_check(states, commit_of(run.root))
+    say_plan(states, run.spot, times)
     try:
         run.step("install", "scripts/install", "develop")
         run.step("check", "scripts/check")
-        if spot and not time_for_spot_check(run, times):
-            say(
-                f"{spot} won't run: on this machine the rest takes longer than {duration(SPOT_CHECK_WITHIN_S)}"
-            )
-            spot = None
-        old = [name for name, it in states.items() if it.old]
-        for name in (*old, *([spot] if spot else [])):
+        if run.spot and not time_for_spot_check(run, times):
+            say(f"{run.spot} won't run: the rest takes longer here than {duration(SPOT_CHECK_WITHIN_S)}")
+            run.spot = None
+        # From the end of the list: trainings and the page need no installation, so they are good last ones.
+        run.waiting.extend(name for name in reversed(states) if states[name].old)
+        run.waiting.extend([run.spot] if run.spot else [])
+        for name in run.waiting:
             run.install(name)
-        run.step("ordinary", "scripts/test", "-q")
-        run.step("package", "scripts/test", "--package", "-q")
-        for name in old:
-            run.room(name)
-        if spot:
-            check_spot(run, spot)
+        with ThreadPoolExecutor(1) as beside:
+            rooms = beside.submit(run.run_rooms, beside=True)
+            try:
+                run.step("ordinary", "scripts/test", "-q")
+                run.step("package", "scripts/test", "--package", "-q")
+                run.run_rooms(beside=False)
+            finally:
+                rooms.result()
     finally:
-        run.close()
+        run.stop()
         say_times(run, times)
     record_times(run)
 
 
 def time_for_spot_check(run: Run, times: Mapping[str, float]) -> bool:
-    """Return whether a spot check will still begin in time, judging by how long ``check`` took."""
+    """Return whether a spot check leaves a slow machine time, judging by how long ``check`` took."""
     slowness = run.took_s["check"] / (times.get("check") or run.took_s["check"])
     rest_s = sum(times.get(name, 0.0) for name in ("ordinary", "package"))
     return run.elapsed_s() + slowness * rest_s < SPOT_CHECK_WITHIN_S
 
 
-def check_spot(run: Run, name: str) -> None:
-    """Run a room that passed before. Raises StepFailed."""
-    if run.elapsed_s() >= SPOT_CHECK_WITHIN_S:
-        say(f"{name} isn't checked again, because {duration(SPOT_CHECK_WITHIN_S)} are over")
-        return
-    try:
-        run.room(name)
-    except StepFailed as error:
-        raise StepFailed(
-            f"{error}. The record says that it passed with these very files, which is false"
-        ) from error
-
-
 def record_times(run: Run) -> None:
     """Record how long the steps took that are no rooms, if this is the tree of a commit."""
     if not not_committed(run.root):
-        record = read_record(run.root)
-        steps = {name: round(seconds) for name, seconds in run.took_s.items() if name not in run.rooms}
-        write_record(run.root, {**record, STEPS: {**(record.get(STEPS) or {}), **steps}})
+        with record_of(run.root) as record:
+            steps = {name: round(seconds) for name, seconds in run.took_s.items() if name not in run.rooms}
+            record[STEPS] = {**(record.get(STEPS) or {}), **steps}
 
 
 def main(root: Path, rooms: Mapping[str, Room] = ROOMS) -> int:
@@ -179,6 +216,8 @@ def main(root: Path, rooms: Mapping[str, Room] = ROOMS) -> int:
     except StepFailed as error:
         say(str(error))
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

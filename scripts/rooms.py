@@ -15,11 +15,13 @@ are not among them, or passed more than 14 days ago.
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cache
@@ -291,16 +293,23 @@ def record_pass(name: str, room: Room, root: Path, contents: str, took_s: float)
     if paths := not_committed(root):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         return f"{name} passed. It isn't recorded, because this isn't the tree of a commit: {paths[0]}{more}"
-    passes = [each for each in passes_of(name, root) if each["digest"] != contents]
-    passes.append({"digest": contents, "on": today().isoformat(), "took_s": round(took_s)})
-    write_record(root, {**read_record(root), name: passes[-KEPT:]})
+    with record_of(root) as record:
+        passes = [each for each in passes_of(name, root) if each["digest"] != contents]
+        passes.append({"digest": contents, "on": today().isoformat(), "took_s": round(took_s)})
+        record[name] = passes[-KEPT:]
     return f"{name} passed, and {RECORD} says so now. Commit it, and CI need not run {name} again"
 
 
-def write_record(root: Path, record: Mapping[str, Any]) -> None:
-    path = root / RECORD
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+@contextmanager
+def record_of(root: Path) -> Iterator[dict[str, Any]]:
+    """Give the record, and write it in the end. Only one process at a time has it."""
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        record = read_record(root)
+        yield record
+        path = root / RECORD
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def pytest_arguments(name: str, root: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,50 @@ def test_nothing_is_recorded_if_a_file_changed_while_the_tests_ran(project: Path
     assert old(project)
 
 
+PYTHON = f"""#!/bin/sh
+[ "$2" != pytest ] || exec test ! -e broken
+exec {sys.executable} "$@"
+"""
+"""The Python of a checkout in which all tests pass, unless there is a file "broken"."""
+
+
+@pytest.fixture
+def clone(project: Path) -> Path:
+    """A repository with the real scripts, whose rooms are empty."""
+    for name in ("rooms.py", "test"):
+        write(project, f"scripts/{name}", (ROOT / "scripts" / name).read_text())
+    write(project, "scripts/install", "#!/bin/sh\n")
+    write(project, ".venv/bin/python", PYTHON)
+    write(project, ".gitignore", ".venv\nbroken\n__pycache__\n")
+    for name in ("scripts/install", "scripts/test", ".venv/bin/python"):
+        (project / name).chmod(0o755)
+    commit(project)
+    return project
+
+
+def run_room(clone: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = ["scripts/test", "--room", "training", *options]
+    return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+
+
+def test_a_room_that_passes_is_recorded_where_it_ran(clone: Path) -> None:
+    done = run_room(clone)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "training passed, and .ci/rooms.json says so now" in done.stdout
+    (passed,) = recorded(clone)["training"]
+    assert passed["digest"] == rooms.digest(rooms.ROOMS["training"], clone)
+
+
+def test_a_room_that_fails_or_runs_in_part_is_not_recorded(clone: Path) -> None:
+    assert "passed with options, so nothing is recorded" in run_room(clone, "-x").stdout
+    (clone / "broken").touch()
+    assert run_room(clone).returncode == 1
+    assert "training" not in recorded(clone)
+    assert run_room(clone, "--room").returncode == 1
+    unknown = subprocess.run(["scripts/test", "--room", "attic"], cwd=clone, capture_output=True, check=False)
+    assert (unknown.returncode, b"rooms are training page" in unknown.stderr) == (2, True)
+
+
 SUITE = """#!/bin/sh
 [ "$1" != --install ] || exit 0
 echo "$*" >> ran.txt
@@ -184,7 +229,7 @@ def test_ci_runs_a_room_that_is_old_and_one_that_is_not(
     both = {"room": ROOM, "twin": ROOM}
     record(checkout, "twin")
     assert ci.main(checkout, both) == 0
-    assert ran(checkout) == ["-q", "--package -q", "--room room", "--room twin"]
+    assert sorted(ran(checkout)) == ["--package -q", "--room room", "--room twin", "-q"]
     lines = capsys.readouterr().out.splitlines()
     assert any("room: runs (last time 1 min 00 s)" in line for line in lines), lines
     assert any("twin: runs, chosen by the commit's hash" in line for line in lines), lines
@@ -226,7 +271,8 @@ def test_ci_ends_with_the_first_failure(
     write(checkout, f"scripts/{failing}", "#!/bin/sh\nexit 3\n")
     commit(checkout)
     assert ci.main(checkout, {"room": ROOM}) == 1
-    assert "ended with status 3" in capsys.readouterr().out
+    *_, last = capsys.readouterr().out.splitlines()
+    assert "ended with status 3" in last or "was not installed" in last
     assert not (checkout / "ran.txt").exists()
 
 
