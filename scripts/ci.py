@@ -175,11 +175,10 @@ def carry_out(run: Run) -> None:
         if run.spot and not time_for_spot_check(run, times):
             say(f"{run.spot} won't run: the rest takes longer here than {duration(SPOT_CHECK_WITHIN_S)}")
             run.spot = None
-        # From the end of the list: trainings and the page need no installation, so they are good last ones.
-        run.waiting.extend(name for name in reversed(states) if states[name].old)
-        run.waiting.extend([run.spot] if run.spot else [])
-        for name in run.waiting:
+        due = [name for name, it in states.items() if it.old or name == run.spot]
+        for name in due:
             run.install(name)
+        run.waiting.extend(name for name in due if not run.rooms[name].alone)
         with ThreadPoolExecutor(1) as beside:
             rooms = beside.submit(run.run_rooms, beside=True)
             try:
@@ -188,6 +187,8 @@ def carry_out(run: Run) -> None:
                 run.run_rooms(beside=False)
             finally:
                 rooms.result()
+        run.waiting.extend(name for name in due if run.rooms[name].alone)
+        run.run_rooms(beside=False)
     finally:
         run.stop()
         say_times(run, times)

@@ -45,6 +45,8 @@ class Room:
     """Globs of what the tests don't import: programs that they start, their data and their installer."""
     apart: tuple[str, ...]
     """Modules that other tests answer for: nothing there, or only imported there, counts."""
+    alone: bool = False
+    """It keeps all processors busy, so it would only slow down what runs beside it."""
 
 
 # Several suites start the whole of burnish, which names every part of itself, so that whole closures would be nearly
@@ -171,6 +173,7 @@ ROOMS: Mapping[str, Room] = {
             "burnish.proxy.translation",
             "burnish.proxy.observe",
         ),
+        alone=True,
     ),
 }
 
