@@ -140,7 +140,8 @@ ROWS_AT_ONCE = 64
 class ReadConnection(aiosqlite.Connection):
     """A read-only connection with a thread of its own: a long read delays no other.
 
-    Runs whole queries, each a function on the ``sqlite3`` connection, one at a time and in order.
+    Runs whole queries, each a function on the ``sqlite3`` connection, one at a time and in order. All statements of a
+    query see the same moment of the log: a text that is deleted meanwhile is still there.
     """
 
     # Uses _execute, _connection and _thread, because the public methods don't suffice; pyproject.toml pins the versions
@@ -157,7 +158,7 @@ class ReadConnection(aiosqlite.Connection):
         self._thread.start()
 
     async def run(self, query: Callable[[sqlite3.Connection], Result]) -> Result:
-        result: Result = await self._execute(query, self._conn)  # type: ignore[no-untyped-call]
+        result: Result = await self._execute(_at_one_moment, query, self._conn)  # type: ignore[no-untyped-call]
         return result
 
     def close_and_wait(self) -> None:
@@ -167,6 +168,15 @@ class ReadConnection(aiosqlite.Connection):
         stopping.start()
         stopping.join()
         self._thread.join()
+
+
+def _at_one_moment(query: Callable[[sqlite3.Connection], Result], connection: sqlite3.Connection) -> Result:
+    connection.execute("BEGIN")
+    try:
+        return query(connection)
+    finally:
+        if connection.in_transaction:  # a damaged file has ended it already
+            connection.execute("ROLLBACK")
 
 
 STEP_PAGES = 1024

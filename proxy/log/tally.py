@@ -123,7 +123,6 @@ class RatingTally:
         if learnt is not self._learnt or since != self._since:
             self._learnt, self._since = learnt, since
             self._recount()
-        connection.execute("BEGIN")  # one moment of the log for all statements
         try:
             position = _position(connection, deletions)
             if position != self._position:
@@ -131,8 +130,6 @@ class RatingTally:
         except BaseException:
             self._position = None
             raise
-        finally:
-            connection.execute("ROLLBACK")
         self._position = position
         return self._total
 

@@ -13,7 +13,9 @@ import pytest
 
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.files import CHECKED_BYTES, back_up
+from burnish.proxy.log.files import CHECKED_BYTES, ReadConnection, back_up
+from burnish.proxy.log.queries import judged
+from burnish.proxy.log.store import Reader, select
 from tests.proxy.log.exchanges import capture, opened, rate, user
 
 
@@ -54,6 +56,26 @@ async def test_neither_waits_for_the_other(tmp_path: Path):
         assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         orphans = "SELECT count(*) FROM completion WHERE node NOT IN (SELECT id FROM node)"
         assert copy.execute(orphans).fetchone() == (0,)
+
+
+async def test_a_listing_of_answers_that_are_deleted_meanwhile_shows_them_as_they_were(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        for number in range(3):
+            capture(log, [user(f"question {number}")])
+        await log.counts()
+        path = tmp_path / "log" / "log.sqlite3"
+        reader = ReadConnection(path)
+
+        def listing(connection: sqlite3.Connection) -> list[str]:
+            rows = select(connection, "ORDER BY id", ())
+            with closing(sqlite3.connect(path)) as other, other:
+                other.execute("DELETE FROM completion")
+                other.execute("DELETE FROM content")
+            return [each.prompt for each in judged(connection, Reader(connection), rows, full=False)]
+
+        assert await reader.run(listing) == [f"question {number}" for number in range(3)]
+        assert await reader.run(lambda connection: select(connection, "", ())) == [], "the next one is of now"
+        reader.close_and_wait()
 
 
 async def test_it_replaces_nothing(tmp_path: Path):
