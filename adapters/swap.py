@@ -141,12 +141,13 @@ class Swap:
         """Stop waiting for requests to end; unload all but the live version from an engine that keeps versions, or
         stores each as a model of its own.
         """
-        tasks = list(self._retiring.values())
-        for task in tasks:
+        retiring = dict(self._retiring)  # a version that is just being unloaded is resident no longer
+        for task in retiring.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*retiring.values(), return_exceptions=True)
         if self.host.limits.keeps or self.host.limits.merged:
-            for number in self.route.resident().keys() - {BASE_VERSION, self.registry.live()}:
+            loaded = self.route.resident().keys() | retiring.keys()
+            for number in loaded - {BASE_VERSION, self.registry.live()}:
                 with suppress(EngineError):  # the engine is down, or reconciling unloads it at the next start
                     await self.host.unload(number)
 

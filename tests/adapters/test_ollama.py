@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineUnreachable, IncompatibleAdapter
+from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+from burnish.adapters.swap import Swap
 from tests.adapters.engines import Ollama, OllamaMerged
 from tests.support.engine import answer
+from tests.support.lora import register, write_peft
 from tests.support.patience import within
+from tests.support.tiny_gguf import TINY, tiny_lora
 
 BLOB = "/api/blobs/sha256"
 BEHAVIOUR: dict[str, Any] = {
@@ -73,6 +78,23 @@ async def test_the_steps_on_the_wire(engine: Ollama) -> None:
     assert running.process is None, "its memory is free at once"
     assert left(engine) == ([], set(), set())
     await host.load(engine.versions[0])
+
+
+async def test_a_stop_in_the_middle_of_an_unloading_leaves_only_what_is_live(
+    engine: Ollama, registry: Registry
+) -> None:
+    for seed in (1, 2):
+        trained = write_peft(engine.folder / f"trained-{seed}", tiny_lora(TINY, seed))
+        engine.versions.append(register(registry, trained, engine.digest, "tiny"))
+    swap = Swap(registry, engine.open(), LiveRoute())
+    for version in engine.versions:
+        await swap.go_live(version, "better")
+    swap.retire(1)
+    while 1 in swap.route.resident():
+        await asyncio.sleep(0)
+    assert len(engine.double.models) == 3, "it is not unloaded yet"
+    await swap.close()
+    assert [name.partition(":v")[2][:1] for name in engine.double.models] == ["", "2"]
 
 
 async def test_the_release_decides_what_a_version_is(engine: Ollama) -> None:

@@ -13,7 +13,7 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from tests.support.inprocess import serving
 from tests.support.lora import register, write_peft
-from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, OllamaDouble, ollama_double
+from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, ollama_double
 from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
@@ -60,18 +60,13 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
             if way == "adapters":
                 assert (await ask("tiny@v1"))[1] == text, "kept while there is room"
             else:
-                await until_only_the_base(ollama)  # deleted, because it shares no weights
+                async with asyncio.timeout(LIMIT_S):  # deleted, because it shares no weights
+                    while list(ollama.models) != ["tiny:latest"]:
+                        await asyncio.sleep(0.02)
                 await http.post("/burnish/adapters/rollback", json={"to": 1})
                 assert await ask("tiny") == (live, text), "made again from the same adapter"
                 await http.post("/burnish/adapters/rollback", json={"to": 0})
-                await until_only_the_base(ollama)
     assert list(ollama.models) == ["tiny:latest"], "burnish leaves nothing but what is live"
-
-
-async def until_only_the_base(ollama: OllamaDouble) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while list(ollama.models) != ["tiny:latest"]:
-            await asyncio.sleep(0.02)
 
 
 async def test_an_ollama_that_dies_during_a_swap_serves_the_old_version_when_it_is_back(
