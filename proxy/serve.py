@@ -90,9 +90,8 @@ async def _alone(app: App, config: Config, listener: socket.socket, ready: Calla
     # close. One that comes before, as soon as somebody has read that burnish is up, must not be lost.
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
-    listener.listen(
-        server.config.backlog
-    )  # whoever reads that burnish is up may connect before uvicorn listens
+    # Whoever reads that burnish is up may connect before uvicorn listens.
+    listener.listen(server.config.backlog)
     ready()
     await server.serve(sockets=[listener])
 

@@ -1,4 +1,4 @@
-"""What CI runs in a clean clone: the checks, the ordinary tests, the package, and each room that is old.
+"""Run CI in a clean clone: the checks, the ordinary tests, the package, and each room that is old.
 
 Most tests wait for processes to start and end, so rooms run beside the ordinary tests, one at a time. One room that
 isn't old runs too, chosen by the commit's hash, if half an hour isn't over yet. If it fails, the record of its pass was
@@ -203,7 +203,7 @@ def time_for_spot_check(run: Run, times: Mapping[str, float]) -> bool:
 
 
 def record_times(run: Run) -> None:
-    """Record how long the steps took that are no rooms, if this is the tree of a commit."""
+    """Record how long the steps took, if this is the tree of a commit; a room's pass says that of the room."""
     if not not_committed(run.root):
         with record_of(run.root) as record:
             steps = {name: round(seconds) for name, seconds in run.took_s.items() if name not in run.rooms}

@@ -1,4 +1,4 @@
-"""Decide which slow suites a change concerns, and record that they passed.
+"""Name the slow suites that a change concerns, and record that they passed.
 
 A room is a suite that takes minutes and depends on a part of the code. ``.ci/rooms.json`` holds, per room, the
 digests of the contents with which its suite last passed. A room is old, and its suite must run, if today's contents

@@ -35,7 +35,7 @@ class Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._exit.set)
 
     async def main_loop(self) -> None:
-        """Wait for the end. A tick only makes the headers of uvicorn's own, which stay the same without a date."""
+        """Wait for the end. One tick is enough: uvicorn makes its own headers there, and without a date they stay."""
         self._loop = asyncio.get_running_loop()
         self.ready.set()
         if not await self.on_tick(0):

@@ -20,6 +20,7 @@ from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, cache_dir, ensure_s
 from tests.support.engine import OPENINGS, headers
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.patience import within
 from tests.support.tiny_gguf import Shape, of_model, tiny_lora, words
 
 pytest.importorskip("torch")
@@ -66,7 +67,7 @@ def served(server: LlamaServer, prompt: list[int], scales: Sequence[float]) -> l
         "cache_prompt": False,
         "lora": [{"id": place, "scale": scale} for place, scale in enumerate(scales)],
     }
-    response = httpx.post(f"{server.url}/completion", json=body, timeout=120)
+    response = httpx.post(f"{server.url}/completion", json=body, timeout=within(120))
     found = response.raise_for_status().json()["completion_probabilities"]
     return [Step(each["id"], {top["id"]: top["logprob"] for top in each["top_logprobs"]}) for each in found]
 
@@ -192,7 +193,7 @@ async def test_the_embedded_engine_serves_a_qwen3_and_its_adapter(tmp_path: Path
         for version in (None, version_of(adapter, 1, host.base_digest, "tiny")):
             endpoint = await host.load(version)
             body = {"prompt": PROMPTS[0], "max_tokens": TOKENS, "temperature": 0, "model": endpoint.model}
-            async with httpx.AsyncClient(timeout=120) as client:
+            async with httpx.AsyncClient(timeout=within(120)) as client:
                 answer = await client.post(
                     f"{endpoint.url}/v1/completions", json=body, headers=headers(endpoint)
                 )

@@ -17,8 +17,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from tests.page.site import Site, site_running
+from tests.support.limits import patient
 from tests.support.patience import patience, within
 from tests.support.tiny_gguf import random_llama
+
+__all__ = ["patient"]
 
 ROOT = Path(__file__).parents[2]
 WAIT_MS = 1000 * within(30)

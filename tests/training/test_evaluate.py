@@ -34,6 +34,11 @@ def test_tool_calls_are_no_texts_to_be_scored(tiny: Base, tmp_path: Path) -> Non
     job.write_rollouts(calls())
     alone = evaluate(job)
     assert (alone.kl_per_token, alone.words, alone.related) == (None, (), ())
+    written = '{"name": "weather", "arguments": {"city": "Paris"}}'
+    job.write_rollouts([each.model_copy(update={"tool_calls": (), "reply": written}) for each in calls()])
+    assert evaluate(job).words == (), (
+        "a comment is about texts, and this is a call that the engine didn't parse"
+    )
 
 
 def test_a_reply_is_likelier_under_its_own_question_than_under_others(evaluation: Evaluation) -> None:
@@ -46,6 +51,11 @@ def test_a_reply_is_likelier_under_its_own_question_than_under_others(evaluation
 
 def test_replies_with_a_word_of_their_question_need_no_model(evaluation: Evaluation) -> None:
     assert {each.prompt_id for each in evaluation.related} <= REPLIES.keys()
+
+
+def test_replies_of_the_trained_kind_have_become_likelier(evaluation: Evaluation) -> None:
+    assert evaluation.kl_per_token is not None
+    assert evaluation.kl_per_token > 0
 
 
 def test_what_was_said_in_words_finds_the_short_replies_better(evaluation: Evaluation) -> None:
