@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable, Sequence
-from urllib.parse import unquote, unquote_plus
 
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.access import IDENTITY, IN_ROLLOUT, Action, action_at, demand
 from burnish.proxy.config import is_loopback
-from burnish.proxy.errors import BurnishError, NotFound
+from burnish.proxy.errors import BurnishError, InvalidRequest, NotFound
 from burnish.proxy.http.carried import ROLLOUT, Carriers, named_by
 from burnish.proxy.http.carried import Named as NamedRollout
 from burnish.proxy.http.guard import Guard
@@ -30,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 OWN_PREFIXES = ("/burnish/", "/v1/feedback/", "/v1/rollouts/")
 OWN_PATHS = frozenset({"/healthz", "/metrics", "/v1/feedback", "/v1/rollouts"})
-# Shorter values are no keys, and a traceback without them would be unreadable.
-SECRET_CHARS = 6
+PATH_CHARACTERS = 200
+"""Of a path that is logged."""
 
 
 class App:
@@ -104,28 +102,15 @@ class App:
                 raise
             self._refused(error.status)
             await error_response(error, scope)(scope, receive, send)
-        except Exception as error:  # noqa: BLE001  (one request's fault must not drop a client's connection)
+        except Exception as error:
+            path, query = scope["path"][:PATH_CHARACTERS], scope["query_string"]
             logger.error(
-                "unexpected error on %s %s\n%s", scope["method"], scope["path"], _trace(error, scope)
+                "unexpected error on %s %s", scope["method"], path, exc_info=error, extra={"query": query}
             )
             if begun:
                 return  # the server closes the connection, so that no client takes half an answer for a whole one
             self._refused(BurnishError.status)
             await error_response(_failed(error), scope)(scope, receive, send)
-
-
-def _trace(error: Exception, scope: Scope) -> str:
-    """Return a traceback without the query, in which clients of Google send their key."""
-    query = scope["query_string"].decode("latin-1")
-    trace = "".join(traceback.format_exception(error))
-    parts = {query, *(value for pair in query.split("&") for value in _spellings(pair.partition("=")[2]))}
-    for part in sorted(parts, key=len, reverse=True):
-        trace = trace.replace(part, "…") if len(part) >= SECRET_CHARS else trace
-    return trace
-
-
-def _spellings(value: str) -> tuple[str, str, str]:
-    return value, unquote(value), unquote_plus(value)
 
 
 def _failed(error: Exception) -> BurnishError:
@@ -157,12 +142,21 @@ def error_response(error: BurnishError, scope: Scope | None = None) -> Response:
 
 def own_application(routes: Sequence[BaseRoute]) -> ASGIApp:
     """Return the application of our own routes."""
-    handlers = {BurnishError: _on_error, HTTPException: _on_http_error, Exception: _on_error}
+    handlers = {
+        BurnishError: _on_error,
+        ClientDisconnect: _on_leaving,
+        HTTPException: _on_http_error,
+        Exception: _on_error,
+    }
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     return error_response(error if isinstance(error, BurnishError) else _failed(error))
+
+
+async def _on_leaving(request: Request, error: Exception) -> Response:
+    return error_response(InvalidRequest("the client left before its request was complete"))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

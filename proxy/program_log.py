@@ -14,6 +14,7 @@ from pathlib import Path
 from burnish.proxy.config import Config
 from burnish.proxy.log.credentials import without_credentials
 from burnish.proxy.plain import plain
+from burnish.proxy.rate_limited import RateLimited
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,9 @@ def set_level(name: str) -> None:
 def kept(config: Config) -> Iterator[None]:
     """Keep what is logged within the block in ``Config.program_log``."""
     keys = (config.api_key, config.admin_key, config.upstream_api_key)
-    handler = _File(config.program_log)
-    handler.setFormatter(_Line([key.get_secret_value() for key in keys if key]))
+    file = _File(config.program_log)
+    file.setFormatter(_Line([key.get_secret_value() for key in keys if key]))
+    handler = RateLimited(file)
     logging.getLogger().addHandler(handler)
     try:
         yield

@@ -57,4 +57,5 @@ CASES = (
     Case("other hosts", clients.other_hosts, logged=False, allowed=REFUSED),
     Case("slow heads", clients.slow_heads, logged=False),
     Case("stalled uploads", clients.stalled_uploads, logged=False),
+    Case("aborted bodies of own routes", clients.aborted_bodies, logged=False),
 )

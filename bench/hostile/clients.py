@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
 import orjson
@@ -34,6 +34,8 @@ SLOW_FOR_S = 10.0
 SLOW_HEADS = 1_500
 STALLED = 500
 STALLED_BYTES = 50_000
+ABORTED = 300
+OWN_ROUTES = ("/burnish/login", "/v1/feedback", "/burnish/command")
 MANAGEMENT = (
     "/v1/load_lora_adapter",
     "/v1/load_lora_adapter%0a",
@@ -150,6 +152,21 @@ def stalled_uploads(model: str, share: float) -> Send:
         return []
 
     return lambda url: _all([client(url) for _ in range(round(STALLED * share))])
+
+
+def aborted_bodies(model: str, share: float) -> Send:
+    """300 clients leave at once, each in the middle of a body for a route of burnish's own; none has a key."""
+    began = [_head("POST", path, "content-length: 50\r\n") + b"{" for path in OWN_ROUTES]
+
+    async def send(url: str) -> list[int]:
+        async with AsyncExitStack() as open_ones:
+            for number in range(round(ABORTED * share)):
+                _, writer = await open_ones.enter_async_context(_dialled(url))
+                writer.write(began[number % len(began)])
+                await writer.drain()
+        return []
+
+    return send
 
 
 async def exchange(url: str, said: bytes) -> int:

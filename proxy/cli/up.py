@@ -36,6 +36,7 @@ from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
 from burnish.proxy.program_log import set_level
+from burnish.proxy.rate_limited import RateLimited
 
 
 def up(
@@ -173,5 +174,5 @@ def _next_step(config: Config) -> str:
 
 def _log_to_terminal(config: Config) -> None:
     handler = RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S")
-    logging.basicConfig(format="%(message)s", handlers=[handler])
+    logging.basicConfig(format="%(message)s", handlers=[RateLimited(handler)])
     set_level(config.log_level)

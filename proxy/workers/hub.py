@@ -28,6 +28,7 @@ from burnish.proxy.http.carried import Carried, Carriers
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.page.events import Events
+from burnish.proxy.rate_limited import ADMITTED
 from burnish.proxy.rewards.scores import Scored, Scores, Written
 from burnish.proxy.workers.link import EngineState, Link, OnMessage, OnRequest
 
@@ -273,10 +274,13 @@ class Worker:
             self.confirmed.set()
 
 
-def _log(record: tuple[str, int, str]) -> None:
+def _log(content: tuple[str, int, str, str | None]) -> None:
     """Log what a worker has logged."""
-    name, level, text = record
-    logging.getLogger(name).log(level, "%s", text)
+    name, level, text, trace = content
+    record = logging.LogRecord(name, level, __file__, 0, text, (), None)
+    record.exc_text = trace
+    setattr(record, ADMITTED, True)
+    logging.getLogger(name).handle(record)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from burnish.proxy.page.events import LOOK_S
 from burnish.proxy.page.paths import EVENTS
 from burnish.proxy.page.under_way import UnderWay
 from burnish.proxy.program_log import set_level
+from burnish.proxy.rate_limited import RateLimited
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.large import READ_LIMIT_S
@@ -67,7 +68,7 @@ class _ToHub(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            content = (record.name, record.levelno, self.format(record))
+            content = (record.name, record.levelno, record.getMessage(), record.exc_text)
             self._loop.call_soon_threadsafe(self._link.send, "logged", content)
         except RuntimeError:  # the loop is closed
             self.handleError(record)
@@ -85,7 +86,7 @@ def main(listener: int, link: int) -> None:
 async def _work(listening: socket.socket, end: socket.socket) -> None:
     worker = _Worker()
     await worker.link.connect(end)
-    logging.basicConfig(handlers=[_ToHub(worker.link, asyncio.get_running_loop())])
+    logging.basicConfig(handlers=[RateLimited(_ToHub(worker.link, asyncio.get_running_loop()))])
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.stop_when_alone())
         await worker.begun.wait()

@@ -290,6 +290,39 @@ async def test_a_client_that_leaves_in_the_middle_of_an_upload(
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
+HALVES = {
+    "of a known length": b"content-length: 50\r\n\r\n{",
+    "in chunks": b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n",
+    "before the body": b"content-length: 50\r\nexpect: 100-continue\r\n\r\n",
+    "in a chunk's head": b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n3",
+}
+OWN_ROUTES = (
+    "/burnish/login",
+    "/v1/feedback",
+    "/burnish/command",
+    "/v1/rollouts",
+    "/burnish/adapters/rollback",
+)
+
+
+@pytest.mark.parametrize("half", HALVES.values(), ids=list(HALVES))
+@pytest.mark.parametrize("closes", ["at once", "its own side"])
+async def test_a_client_that_leaves_in_the_middle_of_a_body_for_burnish_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, half: bytes, closes: str
+) -> None:
+    """A cancelled rating is no fault: nothing is logged."""
+    async with calling(tmp_path, upstream="http://127.0.0.1:9") as http:
+        for path in OWN_ROUTES:
+            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
+            async with dialled(str(http.base_url), head + half) as (reader, writer):
+                if closes == "its own side":
+                    writer.write_eof()
+                    async with asyncio.timeout(within(30)):
+                        assert b" 500 " not in await reader.read(-1)
+        assert (await http.get("/healthz")).status_code == 200
+    assert [each.getMessage() for each in caplog.records if each.levelname in ("WARNING", "ERROR")] == []
+
+
 async def dribble(here: World, opening: bytes, piece: bytes, pause_s: float = 0.02) -> bytes:
     """Send a beginning, then piece after piece until the other side has had enough; return what it says."""
     async with dialled(str(here.http.base_url), opening) as (reader, writer):
