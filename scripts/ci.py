@@ -1,6 +1,6 @@
 """Run CI in a clean clone: the checks, the ordinary tests, the package, and each room that is old.
 
-Most tests wait for processes to start and end, so rooms run beside the ordinary tests, two at a time. One room that
+Most tests wait for processes to start and end, so rooms run beside the ordinary tests, one at a time. One room that
 isn't old runs too, chosen by the commit's hash, if half an hour isn't over yet. If it fails, the record of its pass was
 false. See ``scripts/rooms.py``.
 """
@@ -25,8 +25,6 @@ from rooms import ROOMS, Room, State, not_committed, passes_of, read_record, rec
 SPOT_CHECK_WITHIN_S = 1800.0
 """A room that isn't old is checked only before so much time is over: a slow machine must pass, too."""
 LIMIT_S = 5400.0
-LANES = 2
-"""Rooms beside the ordinary tests: with one, two processors are idle for a third of the time."""
 STEPS = "steps"
 """The entry of the record that says how long everything took that is no room."""
 
@@ -181,14 +179,14 @@ def carry_out(run: Run) -> None:
         for name in due:
             run.install(name)
         run.waiting.extend(name for name in due if not run.rooms[name].alone)
-        with ThreadPoolExecutor(LANES) as beside:
-            rooms = [beside.submit(run.run_rooms, beside=True) for _ in range(LANES)]
+        with ThreadPoolExecutor(1) as beside:
+            rooms = beside.submit(run.run_rooms, beside=True)
             try:
                 run.step("ordinary", "scripts/test", "-q")
                 run.step("package", "scripts/test", "--package", "-q")
+                run.run_rooms(beside=False)
             finally:
-                for each in rooms:
-                    each.result()
+                rooms.result()
         run.waiting.extend(name for name in due if run.rooms[name].alone)
         run.run_rooms(beside=False)
     finally:
