@@ -78,6 +78,7 @@ async def test_what_was_said_last_is_taken_back_and_its_answer_is_in_front_again
     await read(page, site, newer)
     await page.keyboard.press("b")
     await in_front(page, older)
+    await expect(message(page)).to_contain_text("newer")
     await page.keyboard.press("4")
     await expect(message(page)).to_contain_text("older")
     await page.keyboard.press("u")
@@ -106,6 +107,8 @@ async def test_a_comment_alone_and_with_a_rating(page: Page, site: Site) -> None
     await expect(message(page)).to_contain_text("Comment")
     (given,) = await said_of(site, newer)
     assert (given["reward"], given["comment"]) == (None, "good, but long")
+    await in_front(page, older)
+    await page.keyboard.press("k")
     await in_front(page, newer)
     await page.keyboard.press("c")
     await field.fill("too long")
@@ -117,6 +120,57 @@ async def test_a_comment_alone_and_with_a_rating(page: Page, site: Site) -> None
         -1.0,
         "too long",
     )
+
+
+async def test_who_only_comments_gets_from_answer_to_answer(page: Page, site: Site) -> None:
+    ids = [await site.ask(f"Only commented, {number}?") for number in range(4)]
+    await read(page, site, ids[-1])
+    for completion_id in reversed(ids):
+        await in_front(page, completion_id)
+        await page.keyboard.press("c")
+        await page.keyboard.insert_text("too long")
+        await page.keyboard.press("Enter")
+    for completion_id in ids:
+        await expect(message(page)).to_contain_text("Comment")
+        assert [each["comment"] for each in await said_of(site, completion_id)] == ["too long"]
+
+
+async def test_a_key_never_rates_an_answer_that_a_search_or_a_filter_has_left_out(
+    page: Page, site: Site
+) -> None:
+    bees, colour = [await site.ask(f"Left out, {what}?") for what in ("bees", "colour")]
+    await site.client.post("/v1/feedback", json={"completion_id": bees, "comment": "no bees"})
+    search, rating = page.get_by_role("searchbox"), page.get_by_label("Rating", exact=True)
+    for choose, back in (
+        (search.fill("left out, bees"), search.press("Escape")),
+        (rating.select_option("commented"), page.get_by_role("heading", name="Live").click()),
+    ):
+        await read(page, site, colour)
+        await expect(conversation(page)).to_contain_text("colour")
+        await choose
+        await expect(rows(page).first).to_contain_text("bees")
+        await in_front(page, bees)
+        await back
+        await page.keyboard.press("g")
+        await expect(message(page)).to_contain_text("Rated good: “Left out, bees?”")
+        await page.goto("about:blank")
+    assert await said_of(site, colour) == []
+
+
+@pytest.mark.parametrize("key", ["g", "3", "c", "f"])
+async def test_without_a_hit_there_is_nothing_to_rate(page: Page, site: Site, key: str) -> None:
+    completion_id = await site.ask(f"Without a hit for {key}?")
+    await read(page, site, completion_id)
+    search = page.get_by_role("searchbox")
+    await search.fill("no answer has these words")
+    await expect(page.get_by_text("No answer fits these filters.")).to_be_visible()
+    await expect(conversation(page)).to_be_hidden()
+    await search.press("Escape")
+    await page.keyboard.press(key)
+    await expect(page.locator(".live-editor")).to_be_hidden()
+    await page.get_by_role("button", name="Show all answers").click()
+    await expect(conversation(page)).to_be_visible()
+    assert await said_of(site, completion_id) == []
 
 
 async def test_a_reply_is_changed_into_what_was_wanted(page: Page, site: Site) -> None:

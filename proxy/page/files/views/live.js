@@ -7,7 +7,7 @@ import { state, useStore } from "../store.js";
 import { Button } from "../parts/button.js";
 import { failed, toast } from "../parts/toast.js";
 import { Welcome } from "../parts/welcome.js";
-import { answers } from "./live/answers.js";
+import { answers, isOpen } from "./live/answers.js";
 import { Comment, Fix, RatingBar } from "./live/editors.js";
 import { Filters, NONE, filtered } from "./live/filters.js";
 import { List } from "./live/list.js";
@@ -23,9 +23,7 @@ export function View({ rest: [chosen] }) {
   const versions = useVersions();
   const live = useStore(({ status }) => status?.live.version);
   const newest = () => answers.load();
-  // What was chosen a moment ago counts, even if it isn't drawn yet.
-  const filter = (change) => answers.load({ ...answers.filters, ...change });
-  useMoving(items.shown, chosen, search, filter);
+  useMoving(items.shown, chosen, search);
   const nothing = answers.loaded && !items.shown.length && !answers.error;
   if (nothing && !filtered(answers.filters) && !chosen) return html`<${Arrivals} /><header class="view-head"><h1>Live</h1></header><${Welcome} />`;
   return html`<${Arrivals} />
@@ -65,7 +63,7 @@ function useItems(chosen) {
   useEffect(() => {
     // The address may have left this view already: the next one is drawn a moment later.
     if (chosen || empty || !answers.loaded || !wide.matches || !here()) return;
-    const first = shown.find((each) => each.rating == null && each.usable) ?? shown[0];
+    const first = shown.find(isOpen) ?? shown[0];
     show(first.id);
   }, [chosen, empty]);
   return { shown, atTop };
@@ -96,10 +94,22 @@ function useVersions() {
   return versions;
 }
 
+// Lists other answers. Keys rate the one in front, so that is one of them.
+async function filter(change) {
+  // What was chosen a moment ago counts, even if it isn't drawn yet.
+  const listed = await answers.load({ ...answers.filters, ...change });
+  const [chosen] = read().rest;
+  if (!listed || !here() || !chosen || !filtered(answers.filters)) return;
+  const items = answers.items();
+  if (items.some(({ id, steps }) => id === chosen || steps.includes(chosen))) return;
+  const first = wide.matches && (items.find(isOpen) ?? items[0]);
+  go(first ? ["live", first.id] : ["live"], { replace: true });
+}
+
 const here = () => ["", "live"].includes(read().view);
 const show = (id) => go(["live", id], { replace: true });
 
-function useMoving(items, chosen, search, filter) {
+function useMoving(items, chosen, search) {
   const move = (by) => {
     const at = items.findIndex(({ id, steps }) => id === chosen || steps.includes(chosen));
     const next = at >= 0 ? at + by : items.findIndex(({ id }) => id < (chosen ?? "~"));
@@ -108,7 +118,7 @@ function useMoving(items, chosen, search, filter) {
   useKeys("Answers", [
     { key: "j", does: "Next answer", run: () => move(1), repeats: true },
     { key: "k", does: "Answer before", run: () => move(-1), repeats: true },
-    { key: "n", does: "Next answer that isn't rated", run: () => nextUnrated(chosen ?? "~") },
+    { key: "n", does: "Next answer of which nothing is said", run: () => nextUnrated(chosen ?? "~") },
     {
       key: "/",
       does: "Search",
@@ -134,7 +144,7 @@ async function nextUnrated(from) {
     const next = await answers.nextUnrated(from);
     // Somebody may have chosen another one meanwhile.
     if (next) show(next);
-    else toast(filtered(answers.filters) ? "Everything that the filters leave is rated." : "Every answer is rated.");
+    else toast(filtered(answers.filters) ? "Something is said of everything that the filters leave." : "Something is said of every answer.");
   } catch (error) {
     failed("The next answer can't be found", error, () => nextUnrated(from));
   }
@@ -159,7 +169,7 @@ function Answer({ id, live }) {
       setEditor(null);
       // The next one is shown at once: who rates thirty a minute doesn't wait for the disk.
       const stored = say(row, other ? { ...said, choice } : said);
-      if (said.rating !== undefined || said.correction) nextUnrated(id);
+      nextUnrated(id);
       if (await stored) draft.current = {};
     },
     [row, choice, other],

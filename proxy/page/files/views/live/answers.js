@@ -41,6 +41,9 @@ function turnOf(row) {
   return `${row.session ?? row.conversation_id ?? row.id}\n${row.prompt}`.slice(0, 300);
 }
 
+// Whether nothing was said of an answer that can be rated.
+export const isOpen = ({ rating, commented, arriving, usable }) => rating == null && !commented && !arriving && usable;
+
 class Answers {
   rows = [];
   filters = NONE;
@@ -52,17 +55,19 @@ class Answers {
   #loading = null;
   #taken = new Map(); // id → the row of the store that was taken in last
 
+  // Returns whether the list is that of these filters now.
   async load(filters = this.filters) {
     this.filters = filters;
     this.told();
     const page = await this.#page({});
-    if (!page) return;
+    if (!page) return false;
     this.rows = [];
     this.cut = false;
     this.loaded = true;
     this.#add(page);
     this.#taken.clear(); // what came while the page was loaded
     this.sync();
+    return true;
   }
 
   async loadMore() {
@@ -98,10 +103,10 @@ class Answers {
     }
   }
 
-  // Shows a rating before burnish has stored it; `turn`: also for the other steps.
-  mark(id, { rating, rated }) {
-    const { turn } = this.find(id) ?? {};
-    this.rows = this.rows.map((row) => (row.id === id || (turn && row.turn === turn && row.calls) ? { ...row, rating, rated } : row));
+  // Shows a rating or a comment before burnish has stored it. A rating is also for the other steps of a turn.
+  mark(id, change) {
+    const { turn } = "rating" in change ? (this.find(id) ?? {}) : {};
+    this.rows = this.rows.map((row) => (row.id === id || (turn && row.turn === turn && row.calls) ? { ...row, ...change } : row));
     this.told();
   }
 
@@ -132,14 +137,13 @@ class Answers {
     return items;
   }
 
-  // Returns the ID of the answer to rate after this one: an older one, else a newer one. Null: all are rated.
+  // Returns the ID of the answer to rate after this one: an older one, else a newer one. Null: something is said of all.
   async nextUnrated(from) {
-    const items = this.items();
-    const open = items.filter((each) => each.rating == null && !each.arriving && each.usable && each.id !== from && !each.steps.includes(from));
+    const open = this.items().filter((each) => isOpen(each) && each.id !== from && !each.steps.includes(from));
     const near = open.find(({ id }) => id < from) ?? open.at(-1);
     if (near || !this.more) return near?.id ?? null;
     const { data } = await get("/burnish/completions", { ...this.filters, rating: "unrated", before: this.rows.at(-1)?.id, limit: PAGE });
-    return data.find((each) => each.usable)?.id ?? null;
+    return data.map(slim).find(isOpen)?.id ?? null;
   }
 
   async #page(more) {

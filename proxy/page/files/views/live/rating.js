@@ -18,7 +18,9 @@ export async function say(row, said, again) {
   const quote = quoted(row);
   // A rating is about the whole task, as /rl is: an agent's steps as well. Words are about this answer.
   const scope = said.choice || !shown ? "completion" : "turn";
-  if (shown) answers.mark(row.id, shown);
+  const marks = { ...shown, ...(said.comment && !said.choice ? { commented: true } : {}) };
+  const before = Object.fromEntries(Object.keys(marks).map((name) => [name, row[name]]));
+  answers.mark(row.id, marks);
   const entry = { id: row.id, quote, stored: send("POST", "/v1/feedback", { completion_id: row.id, scope, ...said, idempotency_key: key }) };
   given.push(entry);
   unsaved += 1;
@@ -28,7 +30,7 @@ export async function say(row, said, again) {
     return true;
   } catch (error) {
     given.splice(given.indexOf(entry), 1);
-    if (shown) answers.mark(row.id, { rating: row.rating, rated: row.rated });
+    answers.mark(row.id, before);
     failed(`Not saved – ${inWords(said)}: ${quote}`, error, mends(error) && (() => say(row, said, key)));
     return false;
   } finally {
