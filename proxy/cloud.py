@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import secrets
 import shlex
@@ -17,7 +18,7 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -38,6 +39,8 @@ EXTRA = "cloud"
 PROGRAM = Path(__file__).with_name("litellm_child.py")
 # Importing litellm takes three to eight seconds, and longer on a busy machine.
 START_LIMIT_S = 120.0
+OTHERS_WAIT_S = 15.0
+"""For litellm, if other upstreams could answer already."""
 LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('litellm') is None)"
 LOOK_LIMIT_S = 20.0
 TRIM_EVERY_S = 60.0
@@ -74,10 +77,19 @@ async def with_clouds(config: Config) -> AsyncIterator[Config]:
     if not (routes := _routes(config)):
         yield config
         return
-    async with litellm(list(routes.values()), config.litellm.python, config.data_dir / "litellm.log") as url:
+    others = any(not each.startswith(LITELLM) for each in _addresses(config))
+    wait_s = OTHERS_WAIT_S if others else math.inf
+    log = config.data_dir / "litellm.log"
+    async with litellm(list(routes.values()), config.litellm.python, log, wait_s=wait_s) as url:
         yield config.with_local(
             {table: Local(url, SecretStr(route.token)) for table, route in routes.items()}
         )
+
+
+def _addresses(config: Config) -> Iterator[str]:
+    """Yield the addresses of all upstreams, "" for the embedded engine."""
+    yield config.upstream or ""
+    yield from (each.url for each in config.upstreams.values())
 
 
 def check_installed(url: str, python: Path | None) -> None:
@@ -112,21 +124,30 @@ def _secret(key: SecretStr | None) -> str | None:
 
 
 @asynccontextmanager
-async def litellm(routes: Sequence[Route], python: Path | None, log: Path) -> AsyncIterator[str]:
+async def litellm(
+    routes: Sequence[Route], python: Path | None, log: Path, *, wait_s: float = math.inf
+) -> AsyncIterator[str]:
     """Serve routes by litellm as long as the block runs; yield the URL.
 
-    ``python``: the interpreter that has litellm; None: burnish's own. Raises ConfigError.
+    ``python``: the interpreter that has litellm; None: burnish's own. ``wait_s``: how long to wait until it serves. If
+    it starts later, its requests wait. Raises ConfigError.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
         child = _Child(routes, python, log, listener)
-        process = await child.start()
-        supervising = asyncio.get_running_loop().create_task(child.supervise(process))
+        starting = asyncio.ensure_future(child.start())
+        await asyncio.wait({starting}, timeout=None if wait_s == math.inf else wait_s)
+        if starting.done():
+            starting.result()
+        else:
+            logger.warning("litellm is still starting: its upstreams answer later, the others do now")
+        supervising = asyncio.get_running_loop().create_task(child.supervise(starting))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            supervising.cancel()
-            with suppress(asyncio.CancelledError):
-                await supervising
+            for task in (supervising, starting):  # the first one cancels the second, unless it hasn't begun
+                if not task.done():
+                    task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
 
 class _Child:
@@ -143,8 +164,8 @@ class _Child:
         command = (_program(self._python), "-I", str(PROGRAM))
         with open_log(self._log) as log:
             begin(log, command)
-            try:
-                process = await asyncio.create_subprocess_exec(
+            spawning = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
                     *command,
                     stdin=PIPE,
                     stdout=PIPE,
@@ -153,8 +174,14 @@ class _Child:
                     cwd="/",
                     pass_fds=(self._listener.fileno(),),
                 )
+            )
+            try:
+                process = await asyncio.shield(spawning)
             except OSError as error:
                 raise _not_run(self._python, error) from error
+            except asyncio.CancelledError:
+                await _end(await spawning)  # it would be nobody's
+                raise
         try:
             async with asyncio.timeout(START_LIMIT_S):
                 await self._introduce(process)
@@ -168,8 +195,13 @@ class _Child:
             raise
         return process
 
-    async def supervise(self, process: Process) -> None:
+    async def supervise(self, starting: Awaitable[Process]) -> None:
         """Start the process again whenever it ends. Ends it when cancelled."""
+        try:
+            process = await starting
+        except (ConfigError, OSError) as error:
+            logger.error("%s; trying again", error)
+            process = await self._started_again()
         while True:
             try:
                 status = await self._ended(process)

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from burnish.proxy import cloud
 from burnish.proxy.cloud import Route, litellm, with_clouds
 from burnish.proxy.config import load_config
 from burnish.proxy.errors import ConfigError
@@ -98,6 +99,33 @@ async def test_why_it_does_not_start(tmp_path: Path, python: Interpreter, says: 
     with pytest.raises(ConfigError, match=says):
         async with with_clouds(load_config({"data_dir": tmp_path, **settings})):
             pass
+    assert psutil.Process().children() == before
+
+
+@pytest.mark.parametrize("main", ["http://127.0.0.1:9", None], ids=["an upstream", "the embedded engine"])
+async def test_one_that_starts_late_does_not_keep_the_others(
+    tmp_path: Path, interpreter: Path, monkeypatch: pytest.MonkeyPatch, main: str | None
+) -> None:
+    monkeypatch.setattr(cloud, "OTHERS_WAIT_S", 0.01)
+    gate = tmp_path / "gate"
+    late = script(tmp_path / "late", f'while [ ! -e {gate} ]; do sleep .01; done; exec {interpreter} "$@"')
+    settings: dict[str, Any] = {
+        "upstream": main,
+        "litellm": {"python": late},
+        "upstreams": {"cloud": {"url": "litellm:bedrock/x", "models": ["x"]}},
+    }
+    before = psutil.Process().children()
+    async with with_clouds(load_config({"data_dir": tmp_path, **settings})) as config:
+        assert not gate.exists(), "the others can answer already"
+        place = config.local("cloud")
+        assert place
+        waiting = asyncio.ensure_future(asked(place.url))
+        await asyncio.sleep(0)
+        gate.touch()
+        async with asyncio.timeout(within(30)):
+            await waiting
+    async with with_clouds(load_config({"data_dir": tmp_path, **settings})):
+        gate.unlink()
     assert psutil.Process().children() == before
 
 
