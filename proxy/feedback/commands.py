@@ -72,6 +72,11 @@ def find_command(messages: Sequence[Message]) -> Command | None:
     return _command_of([_without_reminder(message, system) for message in turn])
 
 
+def command_at(messages: Sequence[Message]) -> set[int]:
+    """Return the positions of the last human turn, if it is a command."""
+    return set(_last_turn(messages)) if find_command(messages) else set()
+
+
 def without_command(messages: Sequence[Message]) -> list[Message]:
     """Return the history before a command, without earlier commands and their answers."""
     turn = set(_last_turn(messages))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import orjson
+
+from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
-from burnish.proxy.errors import Unavailable
-from burnish.proxy.feedback.commands import unanswered, without_command
+from burnish.proxy.errors import InvalidRequest, Unavailable
+from burnish.proxy.feedback.commands import command_at, exchanges, unanswered, without_command
 from burnish.proxy.feedback.own_words import PREFIX, without_own_words
 from burnish.proxy.http.headers import Named, first
 from burnish.proxy.log.tree import SYSTEM_ROLES
+from burnish.proxy.relay.client import read_request
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.lenient import Json
 
@@ -50,6 +54,24 @@ async def freed(
             body = surface.without(body, request, given)
             request = surface.read(body)
     return body, request
+
+
+async def cleaned(surface: Surface, path: str, body: bytes, *, ratings: Ratings, headers: Named) -> bytes:
+    """Return a body that counts or sums up a conversation, without ``/rl`` and burnish's own words.
+
+    The same object if it has none of them, or can't be read, which the upstream judges.
+    """
+    if len(body) > LARGE_BYTES and COMMAND not in body and OWN_WORDS not in body:
+        return body
+    try:
+        parsed, request = read_request(surface, path, body)
+    except InvalidRequest:
+        return body
+    kept, request = await freed(surface, parsed, request, body, ratings=ratings, headers=headers)
+    cut = exchanges(request.messages) | command_at(request.messages)
+    if not cut and not request.after_command and kept is parsed:
+        return body
+    return orjson.dumps(surface.without(kept, request, cut))
 
 
 def _lacks_an_answer(messages: Sequence[dict[str, Any]]) -> bool:

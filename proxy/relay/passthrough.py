@@ -25,6 +25,7 @@ from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.answers import WholeAnswer
 from burnish.proxy.relay.client import Client, answered, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.flight import PassthroughUnderWay
+from burnish.proxy.relay.history import Ratings, cleaned
 from burnish.proxy.relay.large import model_in, reading
 from burnish.proxy.relay.models import PATH as MODELS
 from burnish.proxy.relay.models import ModelList
@@ -33,7 +34,7 @@ from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
-from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
+from burnish.proxy.surfaces.catalogue import ANTHROPIC, SHOW, asked_for
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
@@ -42,8 +43,8 @@ Naming = Callable[[Target, bytes], tuple[bytes, bytes]]
 """Returns path and body as a target needs them, of a path."""
 
 
-class Captures(Protocol):
-    """The log, as the relay needs it."""
+class Captures(Ratings, Protocol):
+    """The log, as this part of the relay needs it."""
 
     def capture(self, entry: Completion | Passthrough) -> None:
         """Take a record; returns at once."""
@@ -96,6 +97,8 @@ class PassthroughRelay:
         sent = await read_body(receive, headers, limit)
         try:
             body = await unpacked(sent, headers, limit)
+            if scope["path"] != SHOW:
+                body = await cleaned(surface, scope["path"], body, ratings=self._log, headers=headers)
             find = partial(model_in, surface, body)
             model, named_at = await reading(self._apart, find) if len(body) > LARGE_BYTES else find()
         except InvalidRequest as fault:

@@ -23,12 +23,15 @@ SURFACES: dict[str, Surface] = {surface.name: surface for surface in _FORMATS}
 """Every format that burnish understands, by name."""
 
 COUNT_TOKENS = "/messages/count_tokens"
+COMPACT, INPUT_TOKENS = "/responses/compact", "/responses/input_tokens"
 _ENDINGS = {
     "/chat/completions": SURFACES["chat"],
     "/completions": SURFACES["completions"],
     "/responses": SURFACES["responses"],
     "/messages": SURFACES["messages"],
     COUNT_TOKENS: SURFACES["messages"],
+    COMPACT: SURFACES["responses"],
+    INPUT_TOKENS: SURFACES["responses"],
     "/api/chat": SURFACES["ollama_chat"],
     "/api/generate": SURFACES["ollama_generate"],
 }
@@ -43,7 +46,7 @@ _PREFIX = re.compile(r".*/v\d[a-z0-9]*|(?:/[A-Za-z-]+)*")
 """A version, or plain words. Behind an id the other endings mean another API: ``/v1/threads/thread_1/messages``."""
 _SLASHES = re.compile("//+")
 
-_NOT_COMPLETIONS = (COUNT_TOKENS, ":countTokens", SHOW)
+_NOT_COMPLETIONS = (COUNT_TOKENS, COMPACT, INPUT_TOKENS, ":countTokens", SHOW)
 """Ends of paths that use a format and name a model, but aren't completions."""
 
 GOOGLE = re.compile(r"/v1(?:beta|alpha)/(?!openai/)|/ws/google\.")
