@@ -32,8 +32,12 @@ MODULES = re.compile(r"python[\d.]*")
 PRINTS = frozenset(
     {"echo", "printf", "cat", "head", "tail", "sed", "awk", "python", "python3", "node", "perl", "ruby"}
 )
-INSTALLED = re.compile(r"\A(?:[\w.+-]+|.*(?:/|\A)\.?bin/[\w.+-]+|(?:\./)?(?:gradlew|mvnw|manage\.py))\Z")
-"""How a program is named that isn't a file of the project: its name alone, or in a folder of programs."""
+_SYSTEM = r"(?:(?:/usr|/opt|/snap|/nix)(?:/[\w.+-]+)*|(?:~|/root|/home/[\w.-]+)/\.[\w.-]+(?:/[\w.+-]+)*)?/bin"
+_ENVIRONMENT = r"(?:[\w./~-]*/)?(?:(?:\.?v?env|\.(?:tox|nox)/[\w.-]+)/bin|node_modules/\.bin|vendor/bin)"
+INSTALLED = re.compile(
+    rf"\A(?:(?:(?:{_SYSTEM}|{_ENVIRONMENT})/)?[\w.+-]+|(?:\./)?(?:gradlew|mvnw|manage\.py))\Z"
+)
+"""How a program is named that isn't a file of the project: its name alone, or in a folder of installed programs."""
 PASSES_ON = frozenset({"tail", "tee", "cat"})
 """What may stand behind a pipe: the end of the output, where the counts are, goes through."""
 NARROWING = frozenset({

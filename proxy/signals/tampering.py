@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from burnish.proxy.signals.checks import check_in, check_of
 from burnish.proxy.signals.edits import Edit, is_test, says_how_tests_run
 from burnish.proxy.signals.shell import Simple, simple_commands
+from burnish.proxy.signals.steering import steered, steers
 
 DELETED = "a test file was deleted"
 REWRITTEN = "a test file was written anew, so it may test less"
@@ -73,6 +74,8 @@ def _tampered(edit: Edit) -> str | None:
         return SKIPPED
     if SUPPRESSES.search(added):
         return SUPPRESSED
+    if steers(edit.path):
+        return RERUN
     if says_how_tests_run(edit.path) and (
         edit.kind != "changed" or ABOUT_TESTS.search(edit.text.partition("\n")[2])
     ):
@@ -94,6 +97,8 @@ def tampered_by(command: str) -> str | None:
     checks = [each for each in simple_commands(command) or () if check_of(each)]
     if UPDATES.search(command) or any("-u" in each.words for each in checks):
         return UPDATED
+    if _reruns(command):
+        return RERUN
     if not MENTIONS_TESTS.search(command) or (check_in(command) and not _others_write(command)):
         return None
     simple = simple_commands(command)
@@ -108,6 +113,27 @@ def tampered_by(command: str) -> str | None:
             return BY_COMMAND
         inside = inside or (each.program in ("cd", "pushd") and _mentions(each))
     return None
+
+
+def _reruns(command: str) -> bool:
+    """Whether a command may change how tests are run."""
+    simple = simple_commands(command) or ()
+    return steered(simple) or any(
+        any(steers(each) or says_how_tests_run(each) for each in (*part.writes, *_written_by(part)))
+        for part in simple
+    )
+
+
+def _written_by(simple: Simple) -> Sequence[str]:
+    """Return what a program may write of the files that it names."""
+    writing = WRITING_OPTIONS.get(simple.program)
+    if simple.program in READS_ONLY and not (writing and any(map(writing.match, simple.words[1:]))):
+        return ()
+    if (git := _git(simple)) is not None:
+        return () if git in GIT_READS else simple.words[2:]
+    if check_of(simple) or INTERPRETERS.fullmatch(simple.program):
+        return ()
+    return simple.words[1:]
 
 
 def _others_write(command: str) -> bool:
