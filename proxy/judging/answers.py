@@ -37,7 +37,7 @@ _OPENING = re.compile(
         \s*:(?:\*\*)?\s*)""",
     _WORDS,
 )
-_TAGS = re.compile(r"</?(?:reply|response|answer)(?: [AB])?>", re.IGNORECASE)
+_TAGS = re.compile(r"</?(?:reply|response|answer)(?: [AB])?(?: [0-9a-f]{8})?>", re.IGNORECASE)
 
 _REPLY = r"(?:reply|response|answer|option)"
 _ALONE = re.compile(

@@ -87,6 +87,7 @@ def test_only_what_is_preferred_in_both_orders_is_preferred() -> None:
         ("Revised reply: Tea is a drink.", "Tea is a drink."),
         ("**Better reply:** Tea is a drink.", "Tea is a drink."),
         ("<reply>\nTea is a drink.\n</reply>", "Tea is a drink."),
+        ("<reply 0a1b2c3d>\nTea is a drink.\n</reply 0a1b2c3d>", "Tea is a drink."),
         ('"Tea is a drink."', "Tea is a drink."),
         ('"Tea" means "chai"', '"Tea" means "chai"'),
         ("Here is the thing: tea is a drink.", "Here is the thing: tea is a drink."),
