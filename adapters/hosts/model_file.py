@@ -12,12 +12,14 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import ollama_store
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
 from burnish.adapters.hosts.hub_cache import HubModel, cached, read_name
+from burnish.adapters.regular import check_regular
 
 OLLAMA = "ollama:"
 """Begins the name of a model in Ollama's store, e.g. "ollama:qwen3:0.6b"."""
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 """The first bytes of such a file."""
+MOST_BYTES = 2**62
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -78,6 +80,7 @@ def _check_gguf(path: Path, named: str) -> None:
             "the Hugging Face hub, or ollama:NAME"
         )
     try:
+        check_regular(path, MOST_BYTES)
         with path.open("rb") as file:
             begins = file.read(len(MAGIC))
     except OSError as error:

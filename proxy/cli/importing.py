@@ -64,7 +64,8 @@ def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Ra
     try:
         items, problems = items_of(files)
     except OSError as error:
-        raise WrongUsage(f"cannot read {error.filename}: {error.strerror}") from error
+        named = f"{error.filename}: " if error.filename else ""
+        raise WrongUsage(f"cannot read {named}{error.strerror}") from error
     if not items and not problems:
         raise WrongUsage("there is nothing in these files")
     if (name := name or format_of(items)) is None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, clock, console, printed_json, short
@@ -98,6 +99,7 @@ def _text(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
+        check_regular(path, SETTINGS_BYTES)
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise WrongUsage(f"{path} can't be read: {error.strerror}") from error

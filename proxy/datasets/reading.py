@@ -9,12 +9,15 @@ from typing import Any
 
 import orjson
 
+from burnish.adapters.regular import check_regular
 from burnish.proxy.datasets import langfuse, langsmith, open_webui, tensorzero
 from burnish.proxy.datasets.examples import read_dpo, read_kto, read_sft
 from burnish.proxy.datasets.found import Found, Item, Problem
 from burnish.proxy.datasets.records import READERS
 
 OWN = "jsonl"
+IMPORT_BYTES = 1024**3
+"""A file is read whole."""
 FORMATS: Mapping[str, Callable[[list[Item], Found], None]] = {
     "sft": read_sft,
     "dpo": read_dpo,
@@ -34,6 +37,7 @@ def items_of(files: Sequence[Path]) -> tuple[list[Item], list[Problem]]:
     problems: list[Problem] = []
     for file in files:
         prefix = f"{file.name}, " if len(files) > 1 else ""
+        check_regular(file, IMPORT_BYTES)
         content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
         for place, value in _values(content):
             if isinstance(value, dict):

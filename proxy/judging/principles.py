@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 from burnish.proxy.errors import Conflict, Unprocessable
 from burnish.proxy.plain import plain
 
@@ -46,6 +47,7 @@ def read(data_dir: Path) -> Principles:
     """Read the file in the data directory. Raises Conflict, Unprocessable."""
     path = data_dir / FILE
     try:
+        check_regular(path, SETTINGS_BYTES)
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise Conflict(

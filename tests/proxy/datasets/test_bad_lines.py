@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,22 @@ BROKEN = (
     '{"prompt": "Tea?", "completion": "Yes.", "label": NaN}',
     '{"prompt": "\\ud800", "completion": "Yes.", "label": true}',
 )
+
+
+@pytest.mark.parametrize("odd", ["fifo", "/dev/zero", "/dev/stdin", "folder", "huge"])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, odd: str) -> None:
+    path = Path(odd) if odd.startswith("/") else tmp_path / odd
+    if odd == "fifo":
+        os.mkfifo(path)
+    elif odd == "folder":
+        path.mkdir()
+    elif odd == "huge":
+        with path.open("wb") as file:
+            file.truncate(2 * 1024**3)
+    with pytest.raises(WrongUsage, match=f"cannot read .*{path.name}"):
+        read_files([path], None, {})
+    for command in (("data", "import", str(path)), ("judge", "--principles", str(path))):
+        assert call(*command, stdin="{}").returncode == 2
 
 
 def rated(number: int) -> str:
