@@ -23,7 +23,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends libgomp1 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --create-home burnish \
-    && install --directory --owner=burnish --group=burnish --mode=700 /data
+    && install --directory --owner=burnish --group=burnish --mode=700 /data /data/adapters
 COPY --from=build /opt/burnish /opt/burnish
 # On 0.0.0.0 burnish starts only with a BURNISH_API_KEY.
 ENV PATH=/opt/burnish/bin:${PATH} \

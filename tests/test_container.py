@@ -71,7 +71,16 @@ def test_the_image_does_not_run_as_root_and_keeps_its_data() -> None:
     assert image_settings()["BURNISH_DATA_DIR"] == volume
     assert image_settings()["BURNISH_CACHE_DIR"].startswith(volume)
     for name in OURS:
-        assert [each.partition(":")[2] for each in SERVICES[name]["volumes"]] == [volume]
+        assert [each.partition(":")[2] for each in SERVICES[name]["volumes"]] == [
+            volume,
+            f"{volume}/adapters",
+        ]
+
+
+def test_the_engine_sees_the_versions_and_not_the_log() -> None:
+    mounted = [each for each in SERVICES["vllm"]["volumes"] if "/data" in each]
+    assert mounted == ["versions:/data/adapters:ro"]
+    assert re.search(r"install --directory --owner=burnish .*/data/adapters$", DOCKERFILE, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", OURS)

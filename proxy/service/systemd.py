@@ -25,6 +25,7 @@ from burnish.proxy.service.unit_files import UnitFile
 
 # How long systemd may take for anything but stopping burnish.
 LIMIT_S = 60.0
+CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 LINGERING = Path("/var/lib/systemd/linger")
 """Has a file for each user whose services run without a login."""
 # As much of the output as explains why a program ended.
@@ -223,7 +224,14 @@ class Systemd(Service):
 
 
 def _quoted(word: str, *more: str) -> str:
-    """Quote a word for a unit file; systemd.syntax(7). ``more`` are characters that mean something here."""
+    """Quote a word for a unit file; systemd.syntax(7). ``more`` are characters that mean something here.
+
+    Raises ServiceError for control characters: a line break would begin a line of its own.
+    """
+    if unprintable := CONTROL.search(word):
+        raise ServiceError(
+            f"{word!a} can't stand in a service's file, because of {unprintable[0]!a}: rename it"
+        )
     if re.fullmatch(r"[\w./:=@,+-]+", word, re.ASCII):
         return word
     for special in ("%", *more):

@@ -19,7 +19,8 @@ import pytest
 
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.registry import Registry
-from burnish.proxy.service.systemd import SERVICE, SOCKET
+from burnish.proxy.errors import ServiceError
+from burnish.proxy.service.systemd import SERVICE, SOCKET, _quoted
 from tests.support.burnish import BOOT_LIMIT_S, running
 from tests.support.llama_server import free_port
 from tests.support.lora import register, write_peft
@@ -160,6 +161,17 @@ def test_another_port_moves_the_service(installed: Session) -> None:
     assert served_health(installed) == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(old)
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x85", "\u2028", "\x1b", "\0"])
+def test_a_line_break_begins_no_line_of_its_own_in_a_unit(session: Session, character: str) -> None:
+    model = f"/models/a{character}ExecStartPre=/bin/evil"
+    with pytest.raises(ServiceError, match="can't stand in a service's file"):
+        _quoted(model, "$")
+    if character != "\0":
+        done = session.install("--model", model, *NOWHERE)
+        assert done.returncode in (1, 2)
+    assert not (session.units / SERVICE).exists()
 
 
 def test_an_edited_unit_is_kept(installed: Session) -> None:
