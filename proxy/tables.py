@@ -341,6 +341,13 @@ class RewardConfig(BaseModel):
         "one label, or its name on the Hugging Face hub if it was downloaded before. It runs in a process of its own. "
         "Unset: the one that `burnish reward train` learns.",
     )
+    best_of_max: int = Field(
+        16,
+        ge=1,
+        le=16,
+        description="Most answers that a request for the best of several may ask for. Each costs the engine a whole "
+        "answer. 1: none is chosen.",
+    )
 
 
 class CaptureConfig(BaseModel):

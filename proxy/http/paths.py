@@ -39,8 +39,9 @@ MANAGEMENT = (
 """Beginnings of the names of routes that change an engine. Wherever a path has one, only burnish may call it."""
 MANAGEMENT_WORDS = (
     "sleep", "pause", "resume", "hicache", "dumper", "slots", "props", "tools", "models/load", "models/unload",
+    "models/download",
 )  # fmt: skip
-"""Words that mean the same only at the beginning of a path."""
+"""Words that mean the same only at the beginning of a path, or behind LM Studio's ``api/v1/``."""
 MODEL_WORDS = ("api/create", "api/pull", "api/push", "api/blobs", "api/delete", "api/copy")
 
 INFERENCE = (
@@ -79,7 +80,7 @@ def _any_of(names: tuple[str, ...]) -> str:
 
 _PURPOSES: tuple[tuple[Purpose, re.Pattern[str]], ...] = (
     ("management", re.compile(rf"(?:\A|.*/){_any_of(MANAGEMENT)}")),
-    ("management", re.compile(rf"{_any_of(MANAGEMENT_WORDS)}(?:[/_-]|\Z)")),
+    ("management", re.compile(rf"(?:api/(?:v\d\w*/)*)?{_any_of(MANAGEMENT_WORDS)}(?:[/_-]|\Z)")),
     ("models", re.compile(rf"{_any_of(MODEL_WORDS)}(?:/|\Z)")),
     ("inference", re.compile(rf"\Z|{_any_of(INFERENCE)}(?:/|\Z)|.*{_any_of(COMPLETIONS)}\Z")),
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -40,6 +41,15 @@ BURNISHS_OWN = {(name,) for name in ("adapters", "jobs", "rewards", "engine", "b
 """Beginnings of paths in the data directory where nothing may be written by hand."""
 MAX_REASON = 1000
 """Characters."""
+
+
+class _Version(IntegerConvertor):
+    """Starlette's own takes any number of digits, and Python makes no number of thousands."""
+
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("version", _Version())
 
 
 StartOver = Callable[[str], Awaitable[Outcome]]
@@ -248,13 +258,13 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
         return json_response({"run_id": await learner.judge_now(request.path_params["n"])}, 202)
 
     return [
-        Route("/burnish/adapters/{n:int}/judge", judge, methods=["POST"]),
+        Route("/burnish/adapters/{n:version}/judge", judge, methods=["POST"]),
         Route("/burnish/adapters", adapters, methods=["GET"]),
         Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
         Route("/burnish/adapters/promote", promote, methods=["POST"]),
         Route("/burnish/adapters/traffic", traffic, methods=["GET"]),
-        Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
-        Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
+        Route("/burnish/adapters/{n:version}", adapter, methods=["GET"]),
+        Route("/burnish/adapters/{n:version}/promote", promote, methods=["POST"]),
     ]
 
 
@@ -281,7 +291,7 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
 
     return [
         Route("/burnish/adapters", import_, methods=["POST"]),
-        Route("/burnish/adapters/{n:int}/export", export, methods=["POST"]),
+        Route("/burnish/adapters/{n:version}/export", export, methods=["POST"]),
     ]
 
 

@@ -88,6 +88,10 @@ class Transactions:
         self._meanwhile = meanwhile
         self._intake = Intake(connection)
         self._on_stored = on_stored
+        self.refused = 0
+        """Entries that the database doesn't take, not even as bytes."""
+        self.refusal = ""
+        """Why it didn't take the latest one."""
 
     def write(self, batch: Batch) -> list[Report]:
         """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error, Stopping."""
@@ -160,6 +164,8 @@ class Transactions:
                 raise
             self._intake.forget()
             if isinstance(entry, Passthrough) or entry.raw:
+                self.refused += 1
+                self.refusal = f"{_id_of(entry)}: {error}"
                 logger.error("%s cannot be stored: %s", _id_of(entry), error)
                 return entry
             logger.warning("completion %s is stored as raw bytes: %s", _id_of(entry), error)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from burnish.proxy.apart import LARGE_BYTES, Apart, NotStarted, OutOfTime
 from burnish.proxy.log.tree import Step, path, step
-from burnish.proxy.records import Completion, Ended, Wire
+from burnish.proxy.records import Asked, Completion, Ended, Wire
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.items import TYPE
@@ -138,7 +138,19 @@ def unparsed(completion: Completion, fault: Exception) -> Parsed:
     """Return a completion that could not be parsed: its bytes, with the reason as its error."""
     reason = f"burnish could not parse it: {type(fault).__name__}: {fault}"
     error = f"{completion.ended.error}; {reason}" if completion.ended.error else reason
-    return Parsed(completion._replace(ended=completion.ended._replace(error=error)), raw=True)
+    ended, asked = completion.ended._replace(error=error), _within_range(completion.asked)
+    return Parsed(completion._replace(asked=asked, ended=_within_range(ended)), raw=True)
+
+
+Part = TypeVar("Part", Asked, Ended)
+
+
+def _within_range(part: Part) -> Part:
+    """Leave out numbers that SQLite can't hold."""
+    found = part._asdict().items()
+    large = [name for name, value in found if isinstance(value, int) and not -(2**63) <= value < 2**63]
+    less: dict[str, Any] = {name: part._field_defaults.get(name) for name in large}
+    return part._replace(**less)
 
 
 def _ended(ended: Ended, answer: Reply, request: ChatRequest, *, streamed: bool) -> Ended:

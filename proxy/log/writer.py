@@ -159,7 +159,14 @@ class Writer:
     def healthy(self) -> str | None:
         """Return why nothing can be stored now, or that entries were lost; None when all is well."""
         lost = f"{self._dropped} requests were not logged: {self._why_dropped()}" if self._dropped else None
-        return "; ".join(reason for reason in (self._trouble, self._stuck(), lost) if reason) or None
+        reasons = (self._trouble, self._stuck(), lost, self._refused())
+        return "; ".join(reason for reason in reasons if reason) or None
+
+    def _refused(self) -> str | None:
+        found = self._transactions
+        return (
+            f"{found.refused} requests can't be stored ({found.refusal})" if found and found.refused else None
+        )
 
     def _stuck(self) -> str | None:
         since = self._queue.busy_since

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 import burnish
 from burnish.proxy.described import described
-from burnish.proxy.errors import BurnishError
+from burnish.proxy.errors import BurnishError, Unavailable
 from burnish.proxy.http.listener import ENDLESS
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.page.paths import EVENTS
@@ -36,6 +36,8 @@ LOOK_S = 0.1
 RUN_S, STATUS_S = 0.5, 1.0
 STILL = ("size_bytes", "free_bytes")
 """Members of the status's ``log`` whose changes aren't worth an event."""
+MOST_STREAMS = 50
+"""A thousand that read nothing make everybody else wait for seconds."""
 LINGER_S = 30.0
 """A page that is loaded again, or loses its connection, goes on where it was."""
 FAULT_PAUSE_S = 5.0
@@ -86,6 +88,7 @@ class Events:
         self._loop = asyncio.get_running_loop()
         self._watching: asyncio.Task[None] | None = None
         self._resting: asyncio.TimerHandle | None = None
+        self._streams = 0
 
     def use(self, sources: Sources) -> None:
         self._sources = sources
@@ -95,9 +98,22 @@ class Events:
         @described("what happens, as a stream of [events](#events)", str, media_type="text/event-stream")
         async def events(request: Request) -> Response:
             last_seen = request.headers.get("last-event-id")
-            return _Stream(lambda write: self._follow(last_seen, write))
+            return _Stream(lambda write: self._follow(last_seen, write), self._admitted)
 
         return Route(EVENTS, events, methods=["GET"])
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
+        """Count a stream while it's open. Raises Unavailable if there are too many."""
+        if self._streams >= MOST_STREAMS:
+            raise Unavailable(
+                f"{MOST_STREAMS} pages of burnish are open, and each takes a stream of events: close some of them"
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
 
     async def close(self) -> None:
         if self._resting:
@@ -265,14 +281,23 @@ async def _repeated(step: Callable[[], Awaitable[float]]) -> None:
 class _Stream(Response):
     """An answer that goes on until its client leaves."""
 
-    def __init__(self, follow: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        follow: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]],
+        admitted: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         # Behind nginx, events would otherwise wait for more.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(media_type="text/event-stream", headers=headers)
         del self.headers["content-length"]
         self._follow = follow
+        self._admitted = admitted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._admitted():
+            await self._stream(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if scope["method"] == "GET":
             if endless := scope.get("extensions", {}).get(ENDLESS):

@@ -20,23 +20,23 @@ from burnish.proxy.http.headers import Named, first
 from burnish.proxy.http.listener import ON_LEAVE, TRAIL
 from burnish.proxy.http.origin import UpstreamCut
 from burnish.proxy.records import Completion
-from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
+from burnish.proxy.relay.flight import Flight
 from burnish.proxy.rewards.replies import written
 from burnish.proxy.rewards.scores import Scored, Scores, Written
 from burnish.proxy.surfaces import SURFACES
 
 MEMBER = "burnish_best_of"
 """Of a body; burnish takes it out."""
-MOST = 16
-"""Each costs the engine a whole answer."""
+SCORED_CHARACTERS = 20_000
+"""Of each answer, from its beginning."""
 
 
-def wanted(headers: Named, body: Mapping[str, Any]) -> int:
-    """Return how many answers a request asks for. Raises InvalidRequest."""
+def wanted(headers: Named, body: Mapping[str, Any], most: int) -> int:
+    """Return how many answers a request asks for, up to ``most``. Raises InvalidRequest."""
     header = first(headers, BEST_OF)
     found = {BEST_OF.decode(): header} if header is not None else {}
     found |= {MEMBER: body[MEMBER]} if MEMBER in body else {}
-    counts = {name: _count(name, value) for name, value in found.items()}
+    counts = {name: _count(name, value, most) for name, value in found.items()}
     if len(set(counts.values())) > 1:
         both = " and ".join(f"{name} {count}" for name, count in counts.items())
         raise InvalidRequest(f"{both} contradict each other: send one of them", param=MEMBER)
@@ -49,12 +49,13 @@ def wanted(headers: Named, body: Mapping[str, Any]) -> int:
     return count
 
 
-def _count(name: str, value: object) -> int:
+def _count(name: str, value: object, most: int) -> int:
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST)) and 1 <= int(text) <= MOST:
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most:
         return int(text)
     raise InvalidRequest(
-        f"{name} must be a number from 1 to {MOST}, not {str(value)[:20]!r}: the best one of so many answers is sent",
+        f"{name} must be a number from 1 to {most} (reward.best_of_max), not {str(value)[:20]!r}: the best one of so "
+        "many answers is sent",
         param=name,
     )
 
@@ -64,6 +65,8 @@ class Try:
     """One of the answers, which waits to be chosen."""
 
     flight: Flight
+    most_bytes: int
+    """Its share of what all of them may take."""
     error: BurnishError | None = None
     """Why there is no answer."""
     reward: float | None = None
@@ -74,20 +77,24 @@ class Try:
     async def take(self, message: Message) -> None:
         """Keep what is to be sent. Raises UpstreamCut if it becomes too long to wait here."""
         self._size += len(message.get("body", b""))
-        if self._size > CAPTURE_LIMIT_BYTES:
-            raise UpstreamCut(
-                f"the answer has more than {CAPTURE_LIMIT_BYTES} bytes, too many for the best of several"
+        if self._size > self.most_bytes:
+            self.error = UpstreamCut(
+                f"the answer has more than {self.most_bytes} bytes, too many for the best of several: ask for fewer"
             )
+            raise self.error
         self.messages.append(message)
 
     def written(self) -> Written | None:
         """Return the reply to be scored; None if there is no whole one."""
         flight = self.flight
-        if flight.outcome != "complete" or flight.status != HTTPStatus.OK:
+        if self.error or flight.outcome != "complete" or flight.status != HTTPStatus.OK:
             return None
         surface = SURFACES[flight.asked.surface]
         read = surface.reassemble(flight.chunks, flight.content_type, flight.content_encoding)
-        return written(read.message, read.finish_reason) if read.message and read.ended else None
+        if not (read.message and read.ended):
+            return None
+        reply = written(read.message, read.finish_reason)
+        return reply._replace(text=reply.text[:SCORED_CHARACTERS])
 
 
 def waiting(scope: Scope) -> Scope:
@@ -102,7 +109,8 @@ async def chosen(
 
     Raises the first error if nothing was answered, and Conflict if there is nothing to choose by.
     """
-    read = await asyncio.to_thread(lambda: [each.written() for each in tries])
+    # One after the other, so that no more is read once the client has left.
+    read = [await asyncio.to_thread(each.written) for each in tries]
     whole = [(each, reply) for each, reply in zip(tries, read, strict=True) if reply]
     if not whole:
         if said := next((each for each in tries if each.messages and each.error is None), None):

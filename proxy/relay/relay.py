@@ -16,7 +16,7 @@ from typing import Protocol
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.access import identity_of
+from burnish.proxy.access import Heard, heard_by, identity_of
 from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.client_headers import (
     COMPLETION_ID,
@@ -40,7 +40,7 @@ from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.best_of import MEMBER, Try, chosen, finished, replay, waiting, wanted
 from burnish.proxy.relay.capturing import CHAT, Capturing
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
-from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
 from burnish.proxy.relay.history import Ratings, freed
 from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import Gist, gist_of, reading, with_system
@@ -56,6 +56,8 @@ from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.writing import LocalAnswer
 
 # Answers to a system message that the chat template doesn't have, or to a context that is too long.
+RETRY_DIGITS = 4
+"""More are no number of retries."""
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -67,7 +69,7 @@ class Log(Captures, Ratings, Protocol):
 class Instructions(Protocol):
     on: bool
 
-    async def addition(self, caller: str, version: int | None) -> Addition | None:
+    async def addition(self, caller: str, version: int | None, heard: Heard) -> Addition | None:
         """Return the addition to the system prompt of a caller that a version answers."""
 
 
@@ -143,7 +145,7 @@ class Relay:
         if command := find_command(request.messages):
             await _send_local(send, await self._obey(command, surface, request, scope))
             return
-        count = wanted(headers, parsed)
+        count = wanted(headers, parsed, self._config.reward.best_of_max)
         if count > 1:
             _check_size(gist)
             await self._scores.score((), ())  # before anything is asked for in vain
@@ -178,7 +180,9 @@ class Relay:
             for _ in range(count)
         ]
         if count > 1:
-            await self._send_best([Try(flight) for flight in flights], scope, send)
+            await self._send_best(
+                [Try(flight, CAPTURE_LIMIT_BYTES // count) for flight in flights], scope, send
+            )
         else:
             await self._send_only(flights[0], scope, send)
 
@@ -257,7 +261,9 @@ class Relay:
             try:
                 body, named_at = flight.body, flight.named_at
                 if self._instructions.on and not scope.get(UNLOGGED):
-                    body, named_at = await self._with_instructions(flight, target)
+                    body, named_at = await self._with_instructions(
+                        flight, target, heard_by(identity_of(scope))
+                    )
                 with await self._send(flight, scope, target, body, named_at) as response:
                     # 404: the engine was restarted without the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
@@ -301,14 +307,16 @@ class Relay:
                 return response
         return await translator.answer(response, flight, scope, target, body, sender=sender)
 
-    async def _with_instructions(self, flight: Flight, target: Target) -> tuple[bytes, Spans | None]:
+    async def _with_instructions(
+        self, flight: Flight, target: Target, heard: Heard
+    ) -> tuple[bytes, Spans | None]:
         """Return the body with the caller's instructions in the system prompt; unchanged if its format takes none.
 
         The body is serialised again: the same JSON, other bytes. Beside it: where it names the model, if that is known.
         """
         unchanged = flight.body, flight.named_at
         flight.instructions = None
-        addition = await self._instructions.addition(flight.asked.caller, target.version)
+        addition = await self._instructions.addition(flight.asked.caller, target.version, heard)
         flight.instruction_count = 0 if addition else None
         if addition is None or flight.as_sent:
             return unchanged
@@ -344,7 +352,7 @@ def _check_size(gist: Gist | None) -> None:
 
 def _retry_count(headers: Named) -> int:
     value = first(headers, b"x-stainless-retry-count") or "0"
-    return int(value) if value.isdecimal() else 0
+    return int(value) if value.isdecimal() and len(value) <= RETRY_DIGITS else 0
 
 
 async def _send_local(send: Send, answer: LocalAnswer) -> None:

@@ -36,8 +36,11 @@ SGLANG = """/flush_cache /hicache/storage-backend /clear_hicache_storage_backend
 /close_session /configure_logging /abort_request /pause_generation /continue_generation /slow_down /freeze_gc
 /set_internal_state /get_server_info /set_trace_level /generate_from_file /dumper/reset"""
 LLAMA_CPP = "/lora-adapters /slots /slots/0 /props /models/load /models/unload /cors-proxy /tools"
+LM_STUDIO = (
+    "/api/v1/models/load /api/v1/models/unload /api/v1/models/download /api/v0/models/load /models/download"
+)
 OLLAMA = "/api/create /api/pull /api/push /api/blobs/sha256:00 /api/delete /api/copy"
-MANAGEMENT = [*VLLM.split(), *SGLANG.split(), *LLAMA_CPP.split(), *OLLAMA.split()]
+MANAGEMENT = [*VLLM.split(), *SGLANG.split(), *LLAMA_CPP.split(), *LM_STUDIO.split(), *OLLAMA.split()]
 ANSWERING = """/ /v1 /v1/chat/completions /v1/completions /v1/responses/resp_1/cancel
 /v1/messages/count_tokens /v1/models/m
 /v1/models/org/m /v1/embeddings /v1/audio/transcriptions /v1/images/generations /v1/rerank /v2/rerank /rerank /score

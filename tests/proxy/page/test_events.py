@@ -36,6 +36,24 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         yield given
 
 
+async def test_so_many_pages_that_read_nothing_hold_up_nobody(tmp_path: Path) -> None:
+    async with serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _):
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=within(60)) as http:
+            asked = [http.send(http.build_request("GET", "/burnish/events"), stream=True) for _ in range(60)]
+            opened = await asyncio.gather(*asked)
+            refused = [each for each in opened if each.status_code != 200]
+            assert [each.status_code for each in refused] == [503] * 10
+            assert "close some of them" in (await refused[0].aread()).decode()
+            for each in opened:
+                await each.aclose()
+            async with asyncio.timeout(within(30)):
+                again = 503
+                while again == 503:  # burnish notices that they are gone
+                    async with http.stream("GET", "/burnish/events") as response:
+                        again = response.status_code
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(served: Served) -> AsyncIterator[Watcher]:
     async with watching(str(served[0].base_url)) as page:

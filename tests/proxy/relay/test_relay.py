@@ -87,18 +87,30 @@ async def test_default_means_the_upstreams_own_model(tmp_path: Path) -> None:
     assert {entry["id"] for entry in listed["data"]} == {"default", "their-model"}
 
 
-async def test_a_redirect_is_the_clients_to_follow(tmp_path: Path) -> None:
-    there = reply(b"", status="307 Temporary Redirect", headers="location: http://elsewhere.example/\r\n")
-    async with behind(tmp_path, there) as (client, server):
-        answer = await client.post(PATH, json=ASK)
-        (record,) = await logged(client)
-    assert (answer.status_code, answer.headers["location"]) == (307, "http://elsewhere.example/")
-    assert (record["status"], len(server.requests)) == (307, 1)
-
-
 async def test_unknown_own_routes_answer_in_the_envelope(tmp_path: Path) -> None:
     async with calling(tmp_path, upstream="http://127.0.0.1:9") as client:
         for method, path, status in (("GET", "/burnish/nothing", 404), ("PUT", "/v1/feedback", 405)):
             answer = await client.request(method, path)
             assert answer.status_code == status
             assert set(answer.json()["error"]) >= {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("count", ["99999999999999999999", "9" * 5000, "²", "-1", "1.5", "", "7"])
+async def test_no_header_keeps_a_request_out_of_the_log(tmp_path: Path, count: str) -> None:
+    headers = {"x-stainless-retry-count": count.encode("utf-8")}
+    async with behind(tmp_path, reply(completion("Tea."))) as (client, _):
+        body = {"model": "m", "messages": [{"role": "user", "content": "What is tea?"}]}
+        answer = await client.post("/v1/chat/completions", json=body, headers=headers)  # type: ignore[arg-type]
+        assert answer.status_code == 200
+        (row,) = await logged(client)
+        assert (row["id"], row["usable"]) == (answer.headers["x-burnish-completion-id"], True)
+        assert (await client.get("/healthz")).json()["status"] == "ok"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT"])
+@pytest.mark.parametrize("digits", [10, 5000])
+async def test_a_number_of_a_version_has_few_digits(tmp_path: Path, method: str, digits: int) -> None:
+    async with behind(tmp_path, reply(completion())) as (client, _):
+        for after in ("", "/promote", "/judge", "/export"):
+            found = await client.request(method, f"/burnish/adapters/{'9' * digits}{after}")
+            assert found.status_code == 404

@@ -134,9 +134,9 @@ async def test_an_upstream_that_is_gone_is_an_error_like_without(tmp_path: Path)
 
 
 REFUSED: list[tuple[dict[str, str], dict[str, Any], str]] = [
-    ({BEST_OF: "0"}, {}, "a number from 1 to 16, not '0'"),
-    ({BEST_OF: "1000"}, {}, "a number from 1 to 16, not '1000'"),
-    ({BEST_OF: "17"}, {}, "a number from 1 to 16, not '17'"),
+    ({BEST_OF: "0"}, {}, "a number from 1 to 16 (reward.best_of_max), not '0'"),
+    ({BEST_OF: "1000"}, {}, "a number from 1 to 16 (reward.best_of_max), not '1000'"),
+    ({BEST_OF: "17"}, {}, "a number from 1 to 16 (reward.best_of_max), not '17'"),
     ({BEST_OF: "many"}, {}, "'many'"),
     ({BEST_OF: "-4"}, {}, "'-4'"),
     ({}, {"burnish_best_of": True}, "'True'"),
@@ -199,6 +199,36 @@ async def test_a_client_that_leaves_stops_all_answers(tmp_path: Path) -> None:
         while len(rows) < 3:
             rows = await logged(client)
         assert [row["outcome"] for row in rows] == ["cancelled"] * 3
+
+
+async def test_the_answers_share_one_budget_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("burnish.proxy.relay.relay.CAPTURE_LIMIT_BYTES", 100_000)
+    keep_model(tmp_path / "data")
+    said = ["x" * 60_000, *texts(True), "y" * 60_000]
+    async with behind(tmp_path, answering(said)) as (client, _):
+        answer = await ask(client, "Tell me.", headers={BEST_OF: "3"})
+        assert answer.json()["choices"][0]["message"]["content"] == said[1]
+        assert [row["reward"] is None for row in await logged(client)] == [True, False, True]
+
+
+async def test_the_beginning_of_an_answer_is_scored(tmp_path: Path) -> None:
+    """Scoring keeps a core busy, so a long answer must not keep it longer."""
+    keep_model(tmp_path / "data")
+    (good,) = texts(True)
+    async with behind(tmp_path, answering([good, good.ljust(20_000) + "bad " * 100_000])) as (client, _):
+        await ask(client, "Tell me.", headers={BEST_OF: "2"})
+        rewards = [row["reward"] for row in await logged(client)]
+        assert rewards[0] == pytest.approx(rewards[1], abs=0.2)
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 2), (4, 5), (4, 16)])
+async def test_a_setting_says_how_many_answers_one_may_ask_for(tmp_path: Path, most: int, count: int) -> None:
+    keep_model(tmp_path / "data")
+    async with behind(tmp_path, answering(texts(True)), reward={"best_of_max": most}) as (client, server):
+        refused = await ask(client, "Tell me.", headers={BEST_OF: str(count)})
+        assert refused.status_code == 400
+        assert f"from 1 to {most} (reward.best_of_max)" in refused.json()["error"]["message"]
+        assert server.requests == []
 
 
 async def test_workers_ask_the_process_that_has_the_model(tmp_path: Path) -> None:
