@@ -1,11 +1,11 @@
-"""The configuration: flag > environment > ``.env`` > file > default, validated in one place."""
+"""The configuration: flag > environment > file of variables > file > default, validated in one place."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,7 +26,7 @@ from burnish.adapters.hosts.model_file import OLLAMA
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.model_names import DEFAULT_MODEL
 from burnish.proxy.setting_faults import explain
-from burnish.proxy.settings import ENV_PREFIX, Sources, merge
+from burnish.proxy.settings import ENV_PREFIX, URL_VARIABLE, Sources, merge, variables_in
 from burnish.proxy.tables import (
     LITELLM,
     CaptureConfig,
@@ -41,6 +41,10 @@ from burnish.proxy.tables import (
     UpstreamName,
     upstream_url,
 )
+
+ENV_FILE = ".env"
+ENV_FILE_VARIABLE = ENV_PREFIX + "ENV_FILE"
+"""Names one more file of variables, as ``--env-file`` does."""
 
 
 def default_data_dir() -> Path:
@@ -68,6 +72,13 @@ class Config(BaseModel):
 
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an api_key.")
     port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    engine_page_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port of the page that the upstream has of its own: with an address of its own it can't reach "
+        "burnish's. Unset: the next free one after `port`.",
+    )
     upstream: str | None = Field(
         None,
         description="URL of an OpenAI-compatible server, or several URLs separated by commas for replicas of the same "
@@ -133,6 +144,11 @@ class Config(BaseModel):
     allowed_hosts: tuple[str, ...] = Field((), description="Host names to accept besides those of loopback.")
     allowed_origins: tuple[str, ...] = Field(
         (), description='Web pages that may call, e.g. "http://localhost:3000".'
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        (),
+        description="Reverse proxies whose x-burnish-user is the truth, by address or network, e.g. "
+        '["127.0.0.1"]. They must replace that header of every request. Unset: a name proves nothing.',
     )
     max_body_bytes: int = Field(
         64 * 1024 * 1024, ge=1024, description="Largest request body of a completion."
@@ -255,6 +271,16 @@ class Config(BaseModel):
                 return None
             case kind:
                 return kind
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for each in given:
+            try:
+                ip_network(each, strict=False)
+            except ValueError as error:
+                raise ValueError(f"{each!r} isn't an address or a network such as 10.0.0.0/8") from error
+        return given
 
     @field_validator("engine_args", mode="before")
     @classmethod
@@ -382,6 +408,40 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def config_file(file: Path | None, variables: Mapping[str, str]) -> Path:
+    """Return the configuration file, which is named or need not exist. Raises ConfigError."""
+    named = file or variables.get(ENV_PREFIX + "CONFIG")
+    path = Path(named) if named else default_config_file()
+    if named and not path.is_file():
+        what = "is not a regular file: name another" if path.exists() else "does not exist: create it"
+        raise ConfigError(f"the configuration file {path} {what}, or leave out --config")
+    return path
+
+
+def env_files(file: Path, variables: Mapping[str, str]) -> list[Path]:
+    """Return the files of variables: the one beside the configuration file, and the one that is named; it wins.
+
+    Never that of the current folder, which may be somebody else's repository. Raises ConfigError.
+    """
+    files = [file.with_name(ENV_FILE)]
+    if named := variables.get(ENV_FILE_VARIABLE):
+        if not Path(named).is_file():
+            raise ConfigError(
+                f"the file of variables {named} isn't there, or isn't a regular file: name another"
+            )
+        files.append(Path(named))
+    return files
+
+
+def server_url(file: Path | None = None) -> str | None:
+    """Return BURNISH_URL, from the environment or a file of variables. Raises ConfigError."""
+    if url := os.environ.get(URL_VARIABLE):
+        return url
+    files = env_files(config_file(file, os.environ), os.environ)
+    given = [url for each in files if (url := variables_in(each).get(URL_VARIABLE))]
+    return given[-1] if given else None
+
+
 def load_config(
     flags: dict[str, Any] | None = None,
     *,
@@ -390,16 +450,12 @@ def load_config(
 ) -> Config:
     """Read the configuration; flags that are None were not given.
 
-    ``environment`` stands for that of another process, which doesn't see our ``.env`` either. Raises ConfigError, which
-    names every wrong key, its value and the fix.
+    ``environment`` stands for that of another process. Raises ConfigError, which names every wrong key, its value and
+    the fix.
     """
     variables = os.environ if environment is None else environment
-    named = file or variables.get(ENV_PREFIX + "CONFIG")
-    path = Path(named) if named else default_config_file()
-    if named and not path.is_file():
-        what = "is not a regular file: name another" if path.exists() else "does not exist: create it"
-        raise ConfigError(f"the configuration file {path} {what}, or leave out --config")
-    given = Sources(Config).read(path, variables, dotenv=environment is None)
+    path = config_file(file, variables)
+    given = Sources(Config).read(path, env_files(path, variables), variables)
     merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:
         return Config.model_validate(given)

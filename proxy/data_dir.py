@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
+from burnish.adapters import durable
 from burnish.proxy.errors import ConfigError
+
+LOCK = "lock"
+SECRET, SECRET_BYTES = "secret", 32
+LOOKED_S = 0.2
+"""A command that looks if the lock is taken holds it for a moment."""
 
 
 def prepare(path: Path) -> None:
@@ -29,18 +38,53 @@ def prepare(path: Path) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Lock the data directory: two processes on one log would train and swap against each other."""
     try:
-        lock = (path / "lock").open("w", encoding="utf-8")
+        lock = (path / LOCK).open("w", encoding="utf-8")
     except OSError as error:
         raise _unwritable(path, error) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(
-                f"another burnish already uses {path}: stop it, or name another folder with --data-dir",
-                param="data_dir",
-            ) from error
+        until = time.monotonic() + LOOKED_S
+        while not _taken(lock, fcntl.LOCK_EX):
+            if time.monotonic() > until:
+                raise ConfigError(
+                    f"another burnish already uses {path}: stop it, or name another folder with --data-dir",
+                    param="data_dir",
+                )
+            time.sleep(LOOKED_S / 10)
         yield
+
+
+def in_use(path: Path) -> bool:
+    """Whether a burnish works in a data directory."""
+    try:
+        lock = (path / LOCK).open(encoding="utf-8")
+    except OSError:
+        return False
+    with lock:
+        return not _taken(lock, fcntl.LOCK_SH)
+
+
+def _taken(lock: TextIO, how: int) -> bool:
+    """Whether we have got a lock, until its file is closed."""
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def secret(path: Path) -> bytes:
+    """Return 32 random bytes that stay the same for a data directory; made at the first start. Raises ConfigError."""
+    file = path / SECRET
+    try:
+        found = file.read_bytes() if file.is_file() else b""
+        if len(found) != SECRET_BYTES:
+            found = secrets.token_bytes(SECRET_BYTES)
+            durable.replace(file, found)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise _unwritable(path, error) from error
+        found = secrets.token_bytes(SECRET_BYTES)  # keys made with it hold until burnish stops
+    return found
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:

@@ -1,4 +1,5 @@
-"""Settings as they are given: the file, then ``.env``, then the environment, which wins. Misspelt names are refused.
+"""Settings as they are given: the file, then files of variables, then the environment, which wins. Misspelt names are
+refused.
 
 Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of a table such as ``[train]`` take two
 underscores (``BURNISH_TRAIN__MIN_RATINGS``, ``BURNISH_TRAIN__ADVANCED__ALPHA``), as do the names of tables such as
@@ -22,8 +23,14 @@ from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 from burnish.proxy.errors import ConfigError
 
 ENV_PREFIX = "BURNISH_"
-OTHER_VARIABLES = frozenset({"BURNISH_CONFIG", "BURNISH_URL", "BURNISH_CACHE_DIR", "BURNISH_ANY_KEY"})
+URL_VARIABLE = "BURNISH_URL"
+"""The address of the burnish that commands talk to."""
+OTHER_VARIABLES = frozenset(
+    {"BURNISH_CONFIG", "BURNISH_ENV_FILE", URL_VARIABLE, "BURNISH_CACHE_DIR", "BURNISH_ANY_KEY"}
+)
 """Read elsewhere, or set for an agent; they aren't settings."""
+NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objective"})
+"""Keys that lead elsewhere or run a program, like those of paths. Files of variables get copied and checked in."""
 RENAMED = {"instant": "instructions"}
 """Old names of keys. They are refused with the new name instead of being ignored."""
 
@@ -55,10 +62,10 @@ class Sources:
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 self._add_table(f"{path}.{name}", inner)
 
-    def read(self, file: Path, environment: Mapping[str, str], *, dotenv: bool = True) -> dict[str, Any]:
+    def read(self, file: Path, env_files: Sequence[Path], environment: Mapping[str, str]) -> dict[str, Any]:
         given = self._from_file(file)
-        if dotenv:
-            merge(given, self._from_dotenv())
+        for each in env_files:
+            merge(given, self._from_env_file(each))
         merge(given, self._from_environment(environment))
         return given
 
@@ -87,13 +94,25 @@ class Sources:
                 if key in self.named and isinstance(inner, dict):
                     yield from (f"{key}.{each}.{name}" for name in inner)
 
-    def _from_dotenv(self) -> dict[str, Any]:
-        path = Path(".env")
-        if not path.is_file():
-            return {}
-        from dotenv import dotenv_values  # only if there is a file: commands must start fast
+    def _from_env_file(self, path: Path) -> dict[str, Any]:
+        variables = variables_in(path)
+        for name in variables:
+            if self._steers(name.upper()):
+                raise ConfigError(
+                    f"{path} sets {name}, and a file of variables can't: that leads to another server, folder or "
+                    "program. Write it into burnish's configuration file (config.toml)"
+                )
+        return self._from_environment(variables)
 
-        return self._from_environment(dotenv_values(stream=StringIO(_text(path))))
+    def _steers(self, name: str) -> bool:
+        """Whether a variable leads burnish to another server or folder, or has it run a program."""
+        if name in OTHER_VARIABLES:
+            return name != URL_VARIABLE
+        parts = name.removeprefix(ENV_PREFIX).lower().split("__")
+        if parts[-1] in NOT_IN_ENV_FILES:
+            return True
+        keys, (key, *_) = self._keys_of(parts)
+        return key in keys and _is_path(keys[key].annotation)
 
     def _from_environment(self, variables: Mapping[str, str | None]) -> dict[str, Any]:
         """Empty variables count as not set. Names unlike any setting belong to somebody else."""
@@ -167,6 +186,10 @@ class Sources:
         return key in keys and _is_list_or_table(keys[key].annotation)
 
 
+def _is_path(annotation: Any) -> bool:
+    return annotation is Path or any(map(_is_path, get_args(annotation)))
+
+
 def _is_list_or_table(annotation: Any) -> bool:
     kind = get_origin(annotation)
     if kind in (tuple, dict):
@@ -181,6 +204,16 @@ def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
             merge(there, value)
         else:
             into[key] = value
+
+
+def variables_in(path: Path) -> dict[str, str]:
+    """Return burnish's variables in a file of lines NAME=value; {} if there is no file. Raises ConfigError."""
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values  # only if there is a file: commands must start fast
+
+    found = dotenv_values(stream=StringIO(_text(path)))
+    return {name: value for name, value in found.items() if value and name.upper().startswith(ENV_PREFIX)}
 
 
 def _text(path: Path) -> str:

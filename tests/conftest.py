@@ -107,6 +107,8 @@ def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "BURNISH_UPSTREAM",
         "BURNISH_MODEL",
         "BURNISH_CONFIG",
+        "BURNISH_ENV_FILE",
+        "BURNISH_URL",
         "BURNISH_API_KEY",
         "BURNISH_ADMIN_KEY",
         "BURNISH_PORT",

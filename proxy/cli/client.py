@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from burnish.proxy import listening, server_file
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.client_headers import KEY_HEADER
-from burnish.proxy.config import Config, default_config_file, load_config
+from burnish.proxy.config import Config, default_config_file, load_config, server_url
+from burnish.proxy.data_dir import in_use
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.settings import URL_VARIABLE
 
-URL_VARIABLE = "BURNISH_URL"
 # A swap may have to wait for an engine to start on a busy machine; reading the log takes milliseconds.
 TIMEOUT_S = 180.0
 # Accepting a connection takes milliseconds unless the address is wrong.
@@ -38,19 +39,38 @@ def read_settings(flags: dict[str, Any] | None = None, *, file: Path | None = No
         raise WrongUsage(str(error)) from error
 
 
-def find(url: str | None, config: Config) -> str:
-    """Return the URL: ``--url``, else BURNISH_URL, else that of the data directory's burnish, else the default.
+class Address(NamedTuple):
+    """The address of a burnish."""
 
-    Raises WrongUsage.
+    url: str
+    absent: str = ""
+    """Why no request may go there: burnish isn't up, and whatever listens there is somebody else's."""
+
+
+def find(url: str | None, config: Config) -> Address:
+    """Return the address: ``--url``, else BURNISH_URL, else that of the burnish that runs with the data directory.
+
+    If none does, it is where one would run. Raises WrongUsage.
     """
-    if url or (url := os.environ.get(URL_VARIABLE)):
-        if "@" in url:
-            raise WrongUsage("burnish's address must not contain a password (@): set BURNISH_API_KEY instead")
-        return url.rstrip("/").removesuffix("/v1")
     try:
-        return str(json.loads(config.server_file.read_text(encoding="utf-8"))["url"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return f"http://127.0.0.1:{config.port}"
+        if url or (url := server_url()):
+            if "@" in url:
+                raise WrongUsage(
+                    "burnish's address must not contain a password (@): set BURNISH_API_KEY instead"
+                )
+            return Address(url.rstrip("/").removesuffix("/v1"))
+        if found := server_file.running(config):
+            return Address(found.url)
+    except ConfigError as error:
+        raise WrongUsage(error.message) from error
+    if in_use(config.data_dir):
+        absent = f"burnish, with the data in {config.data_dir}, is starting: try again in a moment"
+    else:
+        absent = (
+            f"burnish isn't running with the data in {config.data_dir}. Start it with: burnish up. "
+            f"If yours is elsewhere, name its address with --url or {URL_VARIABLE}"
+        )
+    return Address(listening.url(config.host, config.port), absent)
 
 
 def key_header(config: Config) -> dict[str, str]:
@@ -78,7 +98,7 @@ class Proxy:
         """Find burnish without connecting to it. Raises WrongUsage for an invalid URL."""
         config = read_settings()
         self._timeout_s = timeout_s
-        self.url = find(url, config)
+        self.url, self._absent = find(url, config)
         self._headers = key_header(config)
         try:
             parts = urlsplit(self.url)
@@ -134,6 +154,8 @@ class Proxy:
 
     @contextmanager
     def _request(self, method: str, path: str, body: Body, headers: Headers) -> Iterator[HTTPResponse]:
+        if self._absent:
+            raise NotRunning(self._absent)
         sent = {**self._headers, **(headers or {}), "connection": "close"}
         content = None
         if body is not None:

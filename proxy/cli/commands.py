@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import getdoc
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -139,8 +140,39 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    env_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--env-file",
+            metavar="FILE",
+            help="Also read BURNISH_… variables from a file, e.g. compose's .env.",
+        ),
+    ] = None,
 ) -> None:
     """An OpenAI-compatible proxy that learns from your ratings."""
+    if env_file:
+        os.environ["BURNISH_ENV_FILE"] = str(env_file.absolute())
+    if Path(".env").is_file():
+        _say_what_is_not_read()
+
+
+def _say_what_is_not_read() -> None:
+    """A file of variables in the current folder is not read: it may be somebody else's repository."""
+    from burnish.proxy.config import ENV_FILE, ENV_FILE_VARIABLE, default_config_file
+    from burnish.proxy.settings import variables_in
+
+    here, ours = Path(ENV_FILE).absolute(), default_config_file().with_name(ENV_FILE)
+    if here in (ours, Path(os.environ.get(ENV_FILE_VARIABLE, ""))) or not here.is_file():
+        return
+    try:
+        names = ", ".join(variables_in(here))
+    except BurnishError:
+        return
+    if names:
+        _warn(
+            f"{here} sets {names}, which isn't read: any cloned repository can have such a file. "
+            f"If it is yours, move the lines to {ours}, or call burnish --env-file {ENV_FILE}"
+        )
 
 
 def main() -> None:
@@ -159,6 +191,15 @@ def main() -> None:
         # The reader (head, less) has closed the pipe. Without this, Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _warn(message: str) -> None:
+    from rich.markup import escape
+
+    from burnish.proxy.cli.terminal import errors
+    from burnish.proxy.plain import plain
+
+    errors.print(f"[yellow]burnish:[/] {escape(plain(message))}", soft_wrap=True)
 
 
 def _complain(message: str) -> None:

@@ -47,13 +47,13 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     yield machine.python()
     try:
         own = config = read_settings()
-        address = find(url, own)
+        address, absent = find(url, own)
     except WrongUsage as error:
         yield Finding("fail", "configuration", str(error))
         return
     file = default_config_file()
     yield Finding("ok", "configuration", f"valid ({file if file.is_file() else f'there is no {file}'})")
-    running = network.running(address, own)
+    running = None if absent else network.running(address, own)
     if isinstance(running, Finding):
         yield running
     elif running:
@@ -83,4 +83,4 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     if deep:
         yield stored.log(config)
         yield from stored.versions(config)
-    yield from network.proxy(address, own)
+    yield from network.proxy(address, absent, own)

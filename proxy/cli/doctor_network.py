@@ -20,6 +20,7 @@ from burnish.proxy.cli.doctor_machine import Finding, Level
 from burnish.proxy.cli.show import started_engine
 from burnish.proxy.cloud import check_installed
 from burnish.proxy.config import Config, is_loopback
+from burnish.proxy.data_dir import in_use
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.managed_engine import recipe_of
@@ -61,6 +62,25 @@ def running(url: str, own: Config) -> Running | Finding | None:
         return Running(Config.model_validate(content), _json(status)) if config.is_success else None
     except (httpx.HTTPError, httpx.InvalidURL, ValidationError):
         return None
+
+
+def _hidden_addresses(url: str, own: Config) -> Iterator[Finding]:
+    """Warn of a reverse proxy that names no client: burnish then takes everybody for somebody at its own machine."""
+    try:
+        if is_loopback(httpx.URL(url).host):
+            return
+        answer = httpx.get(
+            url + "/burnish/whoami", headers=key_header(own), timeout=ASK_TIMEOUT_S, trust_env=False
+        )
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return
+    if answer.is_success and _json(answer).get("local") is True:
+        yield Finding(
+            "warn",
+            "reverse proxy",
+            f"what answers at {url} doesn't tell burnish who asks, so everybody counts as somebody at its own machine: "
+            "have it set X-Forwarded-For (docs/teams.md)",
+        )
 
 
 def engine_of(found: Running) -> Finding:
@@ -175,8 +195,12 @@ async def _engine(config: Config) -> str:
     return f"swaps versions of {host.base_model}, as {host.limits.way}, trained on {weights}"
 
 
-def proxy(url: str, config: Config) -> Iterator[Finding]:
-    """Check the running burnish; if there is none, check that the port is free."""
+def proxy(url: str, absent: str, config: Config) -> Iterator[Finding]:
+    """Check the running burnish; if there is none (``absent``: why), check that the port is free."""
+    if absent:
+        yield Finding("ok", "proxy", absent) if in_use(config.data_dir) else _port(config)
+        return
+    yield from _hidden_addresses(url, config)
     try:
         answer = httpx.get(
             url + "/healthz", headers=key_header(config), timeout=ASK_TIMEOUT_S, trust_env=False

@@ -132,5 +132,7 @@ def _what(record: dict[str, Any]) -> str:
 
 
 def _quote(record: dict[str, Any]) -> str:
+    if record["about"] is None:  # the key doesn't prove whose answer it was
+        return f"[dim]the answer {escape(record['completion_id'])}[/]"
     reply = short(record["about"]["reply"])
     return f"[dim]“{reply}”[/]" if reply else "[dim]an answer without text[/]"

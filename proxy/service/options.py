@@ -77,7 +77,7 @@ def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
     if differ:
         variables = ", ".join(f"{ENV_PREFIX}{name.upper()}" for name in differ)
         raise ConfigError(
-            f"this shell or its .env sets {variables}, and a service doesn't see that: give it as an option of "
+            f"this shell sets {variables}, and a service doesn't see that: give it as an option of "
             f"`burnish service install`, or write it into {file or default_config_file()}",
             param=differ[0],
         )

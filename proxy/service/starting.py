@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from burnish.proxy import data_dir, listening
+from burnish.proxy import data_dir, listening, server_file
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError, ServiceError
 from burnish.proxy.service.state import State
@@ -73,6 +73,7 @@ def running_version(url: str) -> str | None:
 def _serving(config: Config) -> int | None:
     """Return the process ID of the burnish that has begun to serve the data directory."""
     try:
-        return int(json.loads(config.server_file.read_text(encoding="utf-8"))["pid"])
-    except (OSError, ValueError, LookupError, TypeError):
+        found = server_file.running(config)
+    except ConfigError:
         return None
+    return found.pid if found else None

@@ -14,7 +14,6 @@ from burnish.proxy.errors import ConfigError
 def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     file = tmp_path / "burnish.toml"
     assert load_config().port == 8787
     file.write_text('port = 1\nhost = "localhost"\n[train]\nmin_ratings = 5\nmin_good = 3\n')
@@ -196,16 +195,16 @@ def test_a_wrong_variable_is_named(name: str, text: str, says: str, monkeypatch:
 def test_variables_of_others_and_empty_ones_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_text(
-        'OTHER=1\nBURNISH_SERVICE_HOST=10.0.0.1\nexport BURNISH_HOST="localhost"  # here\n'
+    (tmp_path / "burnish.env").write_text(
+        'OTHER=1\nBURNISH_SERVICE_HOST=10.0.0.1\nexport BURNISH_LOG_LEVEL="debug"  # here\n'
     )
+    monkeypatch.setenv("BURNISH_ENV_FILE", str(tmp_path / "burnish.env"))
     monkeypatch.setenv("BURNISH_PORT", "")
     monkeypatch.setenv("burnish_train", '{"min_good": 2, "min_bad": 2}')
     monkeypatch.setenv("BURNISH_TRAIN__MIN_BAD", "3")
     monkeypatch.setenv("BURNISH_OWNERS", '["ann", "local"]')
     config = load_config()
-    assert (config.host, config.port, config.owners) == ("localhost", 8787, ("ann", "local"))
+    assert (config.log_level, config.port, config.owners) == ("debug", 8787, ("ann", "local"))
     assert (config.train.min_good, config.train.min_bad) == (2, 3)
 
 

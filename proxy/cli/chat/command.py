@@ -28,6 +28,7 @@ from burnish.proxy.cli.client import Proxy, read_settings
 from burnish.proxy.cli.errors import CommandFailed, NotRunning
 from burnish.proxy.cli.terminal import Url, console, ctrl_c, unechoed
 from burnish.proxy.config import Config
+from burnish.proxy.model_names import DEFAULT_MODEL
 from burnish.proxy.records import counting_in_words
 
 Rate = Literal["line", "key", "off"]
@@ -67,6 +68,10 @@ def chat(
     sampling = config.chat.model_dump(exclude={"rate"}, exclude_none=True)
     talk = Talk(Proxy(url), model, system, sampling)
     state = talk.proxy.get("/burnish/status")  # fail at once if burnish isn't running
+    answers = model if model != DEFAULT_MODEL else state["live"]["name"] or state["upstream"]
+    console.print(
+        f"[dim]{escape(answers)} answers, through burnish at {escape(talk.proxy.url)}[/]", soft_wrap=True
+    )
     _Chat(talk, config, state).run()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ import httpx
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.model_file import OLLAMA, hub_model, model_file
+from burnish.proxy import server_file
 from burnish.proxy.agents import AGENTS, Home
 from burnish.proxy.cli import doctor_machine, doctor_network
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
@@ -85,10 +85,6 @@ def free_port(host: str, above: int) -> int | None:
 
 
 def running_here(config: Config) -> str:
-    """Return the URL of the burnish that runs with this data directory; "" if none does."""
-    try:
-        url = str(json.loads(config.server_file.read_text(encoding="utf-8"))["url"])
-        httpx.get(url + "/healthz", timeout=LIST_LIMIT_S, trust_env=False)
-    except (OSError, ValueError, LookupError, TypeError, httpx.HTTPError, httpx.InvalidURL):
-        return ""
-    return url
+    """Return the URL of the burnish that runs with this data directory; "" if none does. Raises ConfigError."""
+    found = server_file.running(config)
+    return found.url if found else ""
