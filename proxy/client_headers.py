@@ -9,6 +9,14 @@ from functools import lru_cache
 PREFIX = b"x-burnish-"
 """Headers with this prefix are between a client and burnish. They never reach an upstream."""
 
+CORS = b"access-control-"
+"""So begin the headers that say which web pages may read an answer."""
+ABOUT_THE_ADDRESS = frozenset({
+    b"set-cookie", b"set-cookie2", b"clear-site-data", b"refresh", b"strict-transport-security", b"alt-svc",
+    b"public-key-pins", b"service-worker-allowed", b"reporting-endpoints", b"report-to", b"nel",
+})  # fmt: skip
+"""Headers that a browser applies to the address that it asked, which is burnish's."""
+
 CALLER = b"x-burnish-user"
 LOCAL_CALLER = "local"
 """The caller of a request without that header: the person at this machine."""
@@ -45,8 +53,16 @@ PRODUCT = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,39}(?=[/ (]|\Z)")
 
 
 def without_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Drop what only burnish may say to a client: an upstream may be another burnish, with IDs of its own."""
-    return [header for header in headers if not header[0].lower().startswith(PREFIX)]
+    """Drop what only burnish may say to a client.
+
+    An upstream may be another burnish, with IDs of its own. And what it tells a browser to keep, to forget or to allow
+    would hold for burnish's own page, which has the same address.
+    """
+    return [header for header in headers if not _is_ours(header[0].lower())]
+
+
+def _is_ours(name: bytes) -> bool:
+    return name.startswith((PREFIX, CORS)) or name in ABOUT_THE_ADDRESS
 
 
 def caller_of(headers: Mapping[bytes, bytes]) -> str:

@@ -9,7 +9,7 @@ import ctypes
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from burnish.proxy.config import Config
@@ -17,6 +17,7 @@ from burnish.proxy.errors import ConfigError
 
 FIRST_FD = 3
 """First descriptor that systemd hands over (sd_listen_fds(3))."""
+PORTS_TRIED, LAST_PORT = 20, 65535
 LAUNCHD_NAME = "Listeners"
 """Name of the socket in the launchd agent."""
 
@@ -35,6 +36,37 @@ def url(host: str, port: int) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104  (named, not bound)
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def for_engine_page(config: Config, main: socket.socket) -> Iterator[socket.socket | None]:
+    """Give a socket for the engine's own page, beside the one at which burnish listens; None: there is no page.
+
+    Its port should stay the same: a browser keeps what the page stores by it. Raises ConfigError.
+    """
+    if not config.upstream:
+        yield None
+        return
+    after = main.getsockname()[1] + 1
+    if config.engine_page_port is not None:
+        ports: Iterable[int] = (config.engine_page_port,)
+    else:
+        ports = range(after, min(after + PORTS_TRIED, LAST_PORT)) if config.port else (0,)
+    with socket.socket(main.family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for port in ports:
+            try:
+                listener.bind((config.host, port))
+            except OSError as error:
+                if config.engine_page_port:
+                    raise ConfigError(
+                        f"cannot listen on {config.host}:{port} ({error.strerror}): pick another engine_page_port",
+                        param="engine_page_port",
+                    ) from error
+            else:
+                yield listener
+                return
+    yield None
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import resource
@@ -14,8 +13,7 @@ from contextlib import suppress
 
 import uvloop
 
-from burnish.adapters import durable
-from burnish.proxy import data_dir, listening
+from burnish.proxy import data_dir, listening, server_file
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.cloud import with_clouds
@@ -43,6 +41,7 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     _ask_for_descriptors()
     data_dir.prepare(config.data_dir)
     with data_dir.locked(config.data_dir), kept(config):
+        config.server_file.unlink(missing_ok=True)  # one that was killed has left it
         handed = listening.handed_over(config)
         with handed or listening.bound(config) as listener, suppress(KeyboardInterrupt):
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -57,7 +56,7 @@ async def _serve(
     def ready() -> None:
         tune_interpreter()
         try:
-            durable.replace(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
+            server_file.write(config, url)
         except OSError as error:  # answers don't need it
             logger.error(
                 "commands need --url %s, because %s can't be written: %s", url, config.server_file, error
@@ -90,10 +89,14 @@ async def _alone(app: App, config: Config, listener: socket.socket, ready: Calla
     # close. One that comes before, as soon as somebody has read that burnish is up, must not be lost.
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
-    # Whoever reads that burnish is up may connect before uvicorn listens.
-    listener.listen(server.config.backlog)
-    ready()
-    await server.serve(sockets=[listener])
+    with listening.for_engine_page(config, listener) as page:
+        sockets = [listener, page] if page else [listener]
+        app.engine_port = page.getsockname()[1] if page else None
+        # Whoever reads that burnish is up may connect before uvicorn listens.
+        for each in sockets:
+            each.listen(server.config.backlog)
+        ready()
+        await server.serve(sockets=sockets)
 
 
 async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 from starlette.types import Scope
 
 from burnish.proxy.http.headers import named_headers
+from burnish.proxy.http.sandbox import FREE
 
 FILES = "/burnish/page/"
 ENGINE = "/burnish/engine/"
@@ -35,6 +36,12 @@ def below_engine(scope: Scope) -> bool:
     path: str = scope["path"]
     raw_path: bytes = scope["raw_path"]
     return path.startswith(ENGINE) and raw_path.startswith(ENGINE.encode())
+
+
+def put_below_engine(scope: Scope) -> None:
+    """Take a request at the port of the engine's own page for one below ``ENGINE``."""
+    scope[FREE] = True
+    scope["path"], scope["raw_path"] = ENGINE[:-1] + scope["path"], ENGINE[:-1].encode() + scope["raw_path"]
 
 
 def strip_engine(scope: Scope) -> None:

@@ -13,6 +13,8 @@ import orjson
 from starlette.types import Scope
 
 from burnish.proxy.client_headers import NO_KEYS, PREFIX, without_ours
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.http import redirects
 from burnish.proxy.http.connection import Body, Inform
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import (
@@ -29,6 +31,7 @@ from burnish.proxy.http.headers import (
 from burnish.proxy.http.listener import INFORM, WITH_TRAILERS
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
+from burnish.proxy.http.sandbox import sandboxed
 from burnish.proxy.relay.routing import KEY_HEADERS, Target, placed
 from burnish.proxy.surfaces import Surface, surface_at, usual_path
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
@@ -66,7 +69,17 @@ class Outbound:
             inform=partial(_inform, inform) if inform else None,
             trailers=None if isinstance(body, bytes | None) else partial(self._trailers, scope),
         )
-        response.headers = without_ours(response.headers)
+        try:
+            redirects.check(
+                response.status,
+                response.headers,
+                address + path,
+                completion=surface_at(scope["path"]) is not None,
+            )
+        except BurnishError:
+            response.close()
+            raise
+        response.headers = sandboxed(without_ours(response.headers), scope)
         return response
 
     async def switch(self, scope: Scope, target: Target) -> DirectResponse:
@@ -88,7 +101,10 @@ class Outbound:
 
     def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, tuple[str, str]]:
         """Return the headers of a request, its server and its path there."""
-        headers, query = self._guard.without_key(to_upstream(scope["headers"], PREFIX)), scope["query_string"]
+        headers = self._guard.without_key(to_upstream(scope["headers"], PREFIX))
+        query = self._guard.query_without_key(scope["query_string"])
+        if target.table is not None:  # a cookie is of a server on this host, such as the main upstream's page
+            headers = [header for header in headers if header[0].lower() != b"cookie"]
         ours = target.authorization
         if ours and target.keep_caller_authorization:
             headers = [header for header in headers if not _holds_no_key(header)]

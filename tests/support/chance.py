@@ -35,7 +35,16 @@ NUMBERS = tuple(
 _TOKEN = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BLACK = bytes([*range(0x21, 0x7F), *range(0x80, 0x100)])
 ASKS = (b"Accept", b"Cookie", b"User-Agent", b"Authorization", b"X-Api-Key", b"Accept-Encoding", b"Via")
-ANSWERS = (b"Set-Cookie", b"Date", b"Server", b"ETag", b"Link", b"Vary", b"Retry-After", b"WWW-Authenticate")
+ANSWERS = (
+    b"X-Request-Id",
+    b"Date",
+    b"Server",
+    b"ETag",
+    b"Link",
+    b"Vary",
+    b"Retry-After",
+    b"WWW-Authenticate",
+)
 
 
 class Chance(Random):
