@@ -1,6 +1,7 @@
 """Who may do what. Each request has an identity, each route an action, and ``may`` decides.
 
-Names that clients send (``x-burnish-user``, ``rater``) are only names: an identity comes from a key.
+Names that clients send (``x-burnish-user``, ``rater``) are only names: an identity comes from a key. A name is proved
+if the holder of the admin_key, or a trusted proxy, says it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from starlette.types import Scope
 
 from burnish.proxy.errors import Forbidden
 
-Key = Literal["api_key", "admin_key", "rollout", "none"]
+Key = Literal["api_key", "admin_key", "rollout", "proxy", "none"]
+"""proxy: a trusted proxy has set the user's name, and none of the keys but the api_key came with it."""
 
 
 class Action(Enum):
     OPEN = "load the page, and sign in to it"
     ASK = "ask the model"
     RATE = "rate, and take own ratings back"
+    AS_NAMED = "read what the user asked whose name came with the request, and speak for them"
     WATCH = "see counts, versions and health"
     WEIGH = "rate with a weight over 1, or as a judge or an environment"
     READ = "read what users wrote and the model answered"
@@ -73,6 +76,8 @@ def may(identity: Identity, action: Action) -> bool:
         return action is Action.ASK
     if action in FOR_EVERYBODY:
         return True
+    if action is Action.AS_NAMED:
+        return identity.administers or identity.key == "proxy"
     return identity.administers and (identity.local or action is not Action.TRANSFER_ANYWHERE)
 
 
@@ -95,6 +100,16 @@ def demand(identity: Identity, action: Action, what: str, *, param: str | None =
         code="admin_key_needed",
         param=param,
     )
+
+
+Heard = frozenset[Key | None]
+"""Keys with which comments came; None: before there were any."""
+
+
+def heard_by(identity: Identity) -> Heard:
+    """Return with which keys a comment must have come to be an instruction for a request."""
+    known: Heard = frozenset((None, "admin_key", "proxy")) if may(identity, Action.AS_NAMED) else frozenset()
+    return known | {identity.key}
 
 
 def may_steer_in_chat(identity: Identity, user: str, owners: Collection[str]) -> bool:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from burnish.adapters.hosts.fetch import cache_dir
 from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.adapters.threads import cores
+from burnish.proxy import data_dir
 from burnish.proxy.access import Identity, may_steer_in_chat
 from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
@@ -102,7 +103,7 @@ async def running(
         signals = Signals(log, config.data_dir, enabled=config.signals.enabled)
         readers += (rewards, signals)
         await stack.enter_async_context(_reading(readers))
-        rollouts = Rollouts(log)
+        rollouts = Rollouts(log, data_dir.secret(config.data_dir))
         stack.push_async_callback(rollouts.close)
         stack.push_async_callback(cancelled, _pruning(config, log))
         pool = Pool(config)

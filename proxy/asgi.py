@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import orjson
 from starlette.applications import Starlette
@@ -14,13 +16,23 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.access import IDENTITY, IN_ROLLOUT, Action, action_at, demand
+from burnish.proxy.client_headers import CALLER
 from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, InvalidRequest, NotFound
 from burnish.proxy.http.carried import ROLLOUT, Carriers, named_by
 from burnish.proxy.http.carried import Named as NamedRollout
-from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import FORWARDED, Named, named_headers
-from burnish.proxy.page.paths import READS, below_engine, is_front, is_page, proof_in_query, strip_engine
+from burnish.proxy.http.cors import is_preflight, preflight, readable
+from burnish.proxy.http.guard import Guard, crosses
+from burnish.proxy.http.headers import FORWARDED, NAMED, Named, named_headers
+from burnish.proxy.page.paths import (
+    READS,
+    below_engine,
+    is_front,
+    is_page,
+    proof_in_query,
+    put_below_engine,
+    strip_engine,
+)
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
 
@@ -28,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 OWN_PREFIXES = ("/burnish/", "/v1/feedback/", "/v1/rollouts/")
 OWN_PATHS = frozenset({"/healthz", "/metrics", "/v1/feedback", "/v1/rollouts"})
+BY_PROXY = ("api_key", "none")
+"""Keys behind which a trusted proxy may say who asks."""
 PATH_CHARACTERS = 200
 """Of a path that is logged."""
 
@@ -49,6 +63,8 @@ class App:
         self._refused = refused
         self._own = own
         self._relay = relay
+        self.engine_port: int | None = None
+        """Where the engine's own page is, at an address of its own; None: nowhere."""
 
     def use(self, own: ASGIApp, relay: ASGIApp) -> None:
         """Answer new requests with other parts; those under way end on the parts on which they began."""
@@ -65,7 +81,7 @@ class App:
             public=own_action is Action.OPEN,
             navigation=is_front(scope),
             proof=proof_in_query(scope),
-            rollout_key=rollout is not None and rollout.by_key,
+            rollout_key=rollout is not None and rollout.proof is not None,
         )
         if from_engine := below_engine(scope):
             strip_engine(scope)
@@ -75,6 +91,8 @@ class App:
             identity = IN_ROLLOUT
         elif own:
             identity = identity._replace(local=_is_local(scope, headers))
+        if identity.key in BY_PROXY and self._guard.vouched(scope, headers):
+            identity = identity._replace(key="proxy")
         action = (
             own_action if own else self._guard.action_upstream(path, by_page=from_engine and method in READS)
         )
@@ -85,6 +103,22 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         begun = False
+        headers = named_headers(scope)
+        if self.engine_port and scope["server"][1] == self.engine_port:
+            put_below_engine(scope)
+        elif (
+            self.engine_port
+            and below_engine(scope)
+            and scope["method"] in READS
+            and is_loopback(host_in(headers))
+        ):
+            await _to_engine(headers, scope, self.engine_port)(scope, receive, send)
+            return
+        if is_preflight(scope, headers):
+            await _allow(headers)(scope, receive, send)
+            return
+        if crosses(headers):
+            send = readable(headers[b"origin"], send)
 
         async def noting_send(message: Message) -> None:
             nonlocal begun
@@ -92,10 +126,11 @@ class App:
             await send(message)
 
         try:
-            rollout = named_by(scope, named_headers(scope))
+            rollout = named_by(scope, headers)
             own = self._admit(scope, rollout)
             if rollout:
-                scope[ROLLOUT] = await self._rollouts.carried(rollout.id)
+                carried = scope[ROLLOUT] = await self._rollouts.carried(rollout)
+                name_caller(scope, carried.caller)
             await (self._own if own else self._relay)(scope, receive, noting_send)
         except BurnishError as error:
             if begun:
@@ -111,6 +146,38 @@ class App:
                 return  # the server closes the connection, so that no client takes half an answer for a whole one
             self._refused(BurnishError.status)
             await error_response(_failed(error), scope)(scope, receive, send)
+
+
+def name_caller(scope: Scope, caller: str) -> None:
+    """Replace the name of the user in a request: what an agent in a rollout says proves nothing."""
+    headers = [header for header in scope["headers"] if header[0].lower() != CALLER]
+    scope["headers"] = [*headers, (CALLER, caller.encode("latin-1", "replace"))]
+    scope.pop(NAMED, None)
+
+
+def host_in(headers: Named) -> str:
+    """Return the name by which a client calls burnish, without the port; "" if it is none."""
+    try:
+        return urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname or ""
+    except ValueError:  # half an IPv6 address
+        return ""
+
+
+def _to_engine(headers: Named, scope: Scope, port: int) -> Response:
+    """Send a browser to the port of the engine's own page."""
+    strip_engine(scope)
+    host = host_in(headers)
+    query = b"?" + scope["query_string"] if scope["query_string"] else b""
+    there = f"http://{f'[{host}]' if ':' in host else host}:{port}".encode() + scope["raw_path"] + query
+    response = Response(status_code=HTTPStatus.TEMPORARY_REDIRECT)
+    response.raw_headers.append((b"location", there))
+    return response
+
+
+def _allow(headers: Named) -> Response:
+    response = Response(status_code=HTTPStatus.NO_CONTENT)
+    response.raw_headers.extend(preflight(headers))
+    return response
 
 
 def _failed(error: Exception) -> BurnishError:

@@ -53,6 +53,11 @@ def _new(prefix: str) -> str:
     return prefix + _encode(_next())
 
 
+def unguessable_id() -> str:
+    """Return an ID like that of a completion, of random bits only."""
+    return "cmpl_" + _encode(secrets.randbits(5 * LENGTH))
+
+
 completion_id = partial(_new, "cmpl_")
 passthrough_id = partial(_new, "pass_")
 feedback_id = partial(_new, "fb_")

@@ -289,7 +289,7 @@ class FeedbackDraft:
     choice: int = 0
     """Index of the choice that it is about. Another than the first has the scope "completion"."""
     given_with: str | None = None
-    """api_key | admin_key | none: what came with the request. None: burnish had no keys."""
+    """api_key | admin_key | proxy | none: what came with the request (``access.Key``). None: burnish had no keys."""
 
     @property
     def answer(self) -> str:

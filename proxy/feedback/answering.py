@@ -6,7 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from burnish.proxy.access import Identity
+from burnish.proxy.access import Action as Access
+from burnish.proxy.access import Identity, may
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.feedback.commands import without_command
 from burnish.proxy.feedback.grammar import Command
@@ -83,11 +84,12 @@ async def answer_command(
             answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
             target = await _target(log, messages, caller, session, previous)
+            seen = None if may(identity, Access.AS_NAMED) else messages or ()
             given = _draft(command, target, (caller, identity.key))
             answer = await (
-                _undo(log, target, given.voice, on_feedback)
+                _undo(log, target, given.voice, on_feedback, seen=seen)
                 if command.name == "undo"
-                else _add(log, target, given, rules, on_feedback)
+                else _add(log, target, given, rules, on_feedback, seen=seen)
             )
         else:
             answer = _help(command, actions)
@@ -121,14 +123,20 @@ async def _target(
 
 
 async def _add(
-    log: Log, target: Completion, draft: FeedbackDraft, rules: Rules, on_feedback: Callable[[Feedback], None]
+    log: Log,
+    target: Completion,
+    draft: FeedbackDraft,
+    rules: Rules,
+    on_feedback: Callable[[Feedback], None],
+    *,
+    seen: Sequence[dict[str, Any]] | None,
 ) -> str:
     added = await log.add_feedback(draft)
     if added.created:
         on_feedback(added.feedback)
     before = "" if added.created else ", as before"
     teaches = usability(added.feedback.draft, target, None, rules, added.beside).in_words()
-    return f"{_confirmation(draft)}{before}{teaches} – {_quote(target)} ({UNDO_HINT})"
+    return f"{_confirmation(draft)}{before}{teaches} – {_quote(target, seen)} ({UNDO_HINT})"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
@@ -163,19 +171,29 @@ def _confirmation(draft: FeedbackDraft) -> str:
     return f"rated {rating_word(draft.reward, draft.scale)}" + (" with your comment" if draft.comment else "")
 
 
-async def _undo(log: Log, target: Completion, voice: Voice, on_feedback: Callable[[Feedback], None]) -> str:
+async def _undo(
+    log: Log,
+    target: Completion,
+    voice: Voice,
+    on_feedback: Callable[[Feedback], None],
+    *,
+    seen: Sequence[dict[str, Any]] | None,
+) -> str:
     given: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
     own = next((each for each in given if each.draft.voice == voice and each.undone_at is None), None)
     if own is None:
-        return f"you have no rating to take back on {_quote(target)}"
+        return f"you have no rating to take back on {_quote(target, seen)}"
     on_feedback(await log.undo_feedback(own.id))
     rated = (await log.completion(target.id)).rated(own.draft.choice)
-    return f"taken back; {counting_in_words(rated)} – {_quote(target)}"
+    return f"taken back; {counting_in_words(rated)} – {_quote(target, seen)}"
 
 
-def _quote(completion: Completion) -> str:
+def _quote(completion: Completion, seen: Sequence[dict[str, Any]] | None) -> str:
+    """Quote an answer. ``seen``: messages that the client has sent itself, if its name isn't proved; else None."""
     reply = completion.reply or {}
     words = text_of(reply)
+    if seen is not None and not any(words.strip() in text_of(message) for message in seen):
+        return f"the answer {completion.id}"
     if not words.strip():
         return "a tool call" if reply.get("tool_calls") else "an empty answer"
     return quote(words)

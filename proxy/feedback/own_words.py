@@ -26,7 +26,8 @@ ANSWER = re.compile(
     burnish:\ (?:
         (?: (?: rated\ (?:good|bad|[1-5]\ of\ 5) | saved\ the\ reply\ that\ you\ wanted | taken\ back ) {SOME}\ –
             | you\ have\ no\ rating\ to\ take\ back\ on )
-        [ ] (?: “(?P<quoted>[^\n]{{0,{QUOTE_CHARACTERS + 1}}})” | a\ tool\ call | an\ empty\ answer )
+        [ ] (?: “(?P<quoted>[^\n]{{0,{QUOTE_CHARACTERS + 1}}})” | a\ tool\ call | an\ empty\ answer
+            | the\ answer\ cmpl_\w{{1,64}} )
         (?: \ \({re.escape(UNDO_HINT)}\) )?
         | (?: nothing\ was\ (?:rated|saved) | the\ command\ failed ):\ {REST} (?:\n\ \ cmpl_\w{{1,64}}){{0,9}}
         | /rl\ (?:status|train|promote|rollback|reset|on|off):\ {REST}

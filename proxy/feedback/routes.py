@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.proxy.access import Action, demand, identity_of
+from burnish.proxy.access import Action, demand, identity_of, may
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.described import described, flat, listing, page_of
 from burnish.proxy.errors import NotFound, Unprocessable
@@ -62,7 +62,7 @@ from burnish.proxy.json_http import (
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.usability import Rules, usability
-from burnish.proxy.records import Feedback
+from burnish.proxy.records import Completion, Feedback
 
 MAX_BODY_BYTES = 1024 * 1024
 """Largest body; the longest comment and correction fit in."""
@@ -86,7 +86,7 @@ def feedback_routes(
     )
     async def create(request: Request) -> Response:
         asked = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
-        demand_weight(asked, identity_of(request.scope))
+        demand_weight(asked, identity_of(request.scope), caller_of(request))
         session = request.headers.get(SESSION_HEADER)
         draft, target = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
         added = await (log.preview_feedback if asked.dry_run else log.add_feedback)(draft)
@@ -97,7 +97,7 @@ def feedback_routes(
             target = await log.completion(draft.completion_id)
         worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
         said = usability(draft, target, worse, rules, added.beside)._asdict()
-        said |= {"repeated": not added.created, "about": quoted(target, draft.choice)}
+        said |= {"repeated": not added.created, "about": _about(target, draft.choice, request)}
         if asked.dry_run:
             said |= {"dry_run": True, "rated": target.rated(draft.choice)}
             if added.created:
@@ -130,7 +130,7 @@ def feedback_routes(
         feedback = await log.undo_feedback((await _own(log, request)).id)
         on_feedback(feedback)
         target, choice = await log.completion(feedback.draft.completion_id), feedback.draft.choice
-        now = {"rated": target.rated(choice), "about": quoted(target, choice)}
+        now = {"rated": target.rated(choice), "about": _about(target, choice, request)}
         return json_response(told_json(feedback, target, rules, await fates()) | now)
 
     @described(
@@ -149,6 +149,11 @@ def feedback_routes(
         Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
         Route("/burnish/raters", raters, methods=["GET"]),
     ]
+
+
+def _about(completion: Completion, choice: int, request: Request) -> dict[str, str] | None:
+    """Return what was rated, for those whose name is proved: others could name anybody."""
+    return quoted(completion, choice) if may(identity_of(request.scope), Action.AS_NAMED) else None
 
 
 async def _own(log: Log, request: Request) -> Feedback:

@@ -47,7 +47,7 @@ _UNSHOWN = frozenset({"asked", "served", "ended", "wire", "rating", "feedback", 
 _SAID: dict[str, Any] = {"object": Literal["feedback"], "usable": bool, "reason": str | None}
 QUOTED = flat("Quoted", prompt=str, reply=str)
 TOLD = flat("Feedback", Feedback, FeedbackDraft, without=frozenset({"draft"}), **_SAID, learnt_by=int | None)
-UNDONE = flat("Undone", TOLD, rated=str | None, about=QUOTED)
+UNDONE = flat("Undone", TOLD, rated=str | None, about=QUOTED | None)
 RATED = flat(
     "Rated",
     Feedback,
@@ -57,7 +57,7 @@ RATED = flat(
     id=str | None,
     created_at=float | None,
     repeated=bool,
-    about=QUOTED,
+    about=QUOTED | None,
     dry_run=optional(bool),
     rated=optional(str | None),
 )

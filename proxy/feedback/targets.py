@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
 
 from burnish.proxy.access import Action, Identity, demand
-from burnish.proxy.errors import NotFound, Unprocessable
+from burnish.proxy.errors import Forbidden, NotFound, Unprocessable
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
 from burnish.proxy.log.listings import Filters, RatingFilter
@@ -47,8 +47,6 @@ MADE_UP = (
 
 ANSWER_NAME = re.compile(r"([^/]+)(?:/(\d{1,4}))?", re.ASCII)
 """A completion's ID and the number of a choice, as in ``records.answer_name``."""
-PROGRAMS = frozenset({"judge", "environment"})
-"""Sources that the owner of burnish sets up; others are people who use it."""
 WORDS = {"good": 1.0, "bad": -1.0, True: 1.0, False: -1.0}
 
 
@@ -218,12 +216,16 @@ def _number(rating: str) -> float:
     raise Unprocessable(f"rating must be good, bad, or a number from -1 to 1, not {rating!r}", param="rating")
 
 
-def demand_weight(request: FeedbackRequest, identity: Identity) -> None:
-    """Raise Forbidden for a weight or a source that an identity may not claim."""
-    if request.weight > 1:
-        demand(identity, Action.WEIGH, "a weight over 1", param="weight")
-    if request.source in PROGRAMS:
+def demand_weight(request: FeedbackRequest, identity: Identity, caller: str) -> None:
+    """Raise Forbidden for a weight, a source or a rater that an identity may not claim."""
+    if request.weight != 1:
+        demand(identity, Action.WEIGH, "a weight", param="weight")
+    if request.source != "human":
         demand(identity, Action.WEIGH, f"the source {request.source!r}", param="source")
+    if identity.key == "proxy" and request.rater not in (None, caller):
+        raise Forbidden(
+            f"you rate as {caller}, which the proxy before burnish says: leave rater out", param="rater"
+        )
 
 
 async def draft_of(

@@ -1,6 +1,6 @@
-"""The rollout that a request carries: in its path, ``/r/<id>/v1/…``, or as its key, ``burnish-rollout-<id>``.
+"""The rollout that a request carries: in its path, ``/r/<id>/v1/…``, or in its key, ``burnish-rollout-<id>-<proof>``.
 
-Unmodified agents can be given a base URL and a key, and nothing else.
+Unmodified agents can be given a base URL and a key, and nothing else. IDs can be guessed, so a key has a proof.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from starlette.types import Scope
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.errors import InvalidRequest, Unauthorized
 from burnish.proxy.http.headers import CREDENTIALS, secret_in
 from burnish.proxy.http.headers import Named as Headers
 
@@ -19,7 +19,7 @@ ROLLOUT = "burnish.rollout"
 KEY = b"burnish-rollout-"
 _ID = rb"ro_[0-9A-HJKMNP-TV-Z]{26}"
 _PATH = re.compile(rb"/r/(" + _ID + rb")(?=/)")
-_KEY = re.compile(re.escape(KEY) + b"(" + _ID + rb")\Z")
+_KEY = re.compile(re.escape(KEY) + b"(" + _ID + rb")-([0-9a-f]{32})\Z")
 
 
 class Carried(NamedTuple):
@@ -28,40 +28,51 @@ class Carried(NamedTuple):
     id: str
     model: str | None
     """The name of the version that answers; None: the model that the request names."""
+    caller: str
+    """Who began it. What its requests name as their user proves nothing."""
 
 
 class Carriers(Protocol):
-    async def carried(self, rollout_id: str) -> Carried:
-        """Return an open rollout. Raises NotFound, and Conflict if it has ended."""
-
-
-def key_of(rollout_id: str) -> str:
-    return KEY.decode() + rollout_id
-
-
-def in_key(secret: bytes) -> str | None:
-    """Return the rollout that a key names, in a header or after ``Bearer``."""
-    found = _KEY.match(secret)
-    return found[1].decode() if found else None
+    async def carried(self, named: Named) -> Carried:
+        """Return an open rollout. Raises NotFound, Unauthorized (a wrong proof), and Conflict if it has ended."""
 
 
 class Named(NamedTuple):
     """How a request names its rollout."""
 
     id: str
-    by_key: bool
+    proof: str | None = None
+    """Of the key; None: the path alone names it."""
+
+
+def key_of(rollout_id: str, proof: str) -> str:
+    return f"{KEY.decode()}{rollout_id}-{proof}"
+
+
+def is_key(secret: bytes) -> bool:
+    """Whether this is meant as the key of a rollout."""
+    return secret.startswith(KEY)
+
+
+def _in_key(secret: bytes) -> Named:
+    """Return the rollout that a key names, in a header or after ``Bearer``. Raises Unauthorized."""
+    found = _KEY.match(secret)
+    if found is None:
+        raise Unauthorized("this isn't the key of a rollout: use the api_key that POST /v1/rollouts returned")
+    return Named(found[1].decode(), found[2].decode())
 
 
 def named_by(scope: Scope, headers: Headers) -> Named | None:
-    """Return the rollout that a request names, and leave the path without it. Raises InvalidRequest."""
-    keys = {found for name in CREDENTIALS if (found := in_key(secret_in(name, headers.get(name, b""))))}
-    named = keys.copy()
+    """Return the rollout that a request names, and leave the path without it. Raises InvalidRequest, Unauthorized."""
+    secrets = (secret_in(name, headers.get(name, b"")) for name in CREDENTIALS)
+    keys = {_in_key(each) for each in secrets if is_key(each)}
+    named = {each.id for each in keys}
     if in_path := _PATH.match(scope["raw_path"]):
         if not scope["path"].encode().startswith(in_path[0]):
             raise InvalidRequest("the path of a rollout must not be percent-encoded: /r/<id>/v1/…")
         cut = in_path.end()
         scope["path"], scope["raw_path"] = scope["path"][cut:], scope["raw_path"][cut:]
         named.add(in_path[1].decode())
-    if len(named) > 1:
+    if len(named) > 1 or len(keys) > 1:
         raise InvalidRequest(f"the request names several rollouts, {' and '.join(sorted(named))}: send one")
-    return Named(named.pop(), bool(keys)) if named else None
+    return keys.pop() if keys else Named(named.pop()) if named else None

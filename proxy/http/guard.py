@@ -10,13 +10,16 @@ from __future__ import annotations
 import hmac
 import time
 from functools import lru_cache
-from urllib.parse import urlsplit
+from ipaddress import ip_address, ip_network
+from urllib.parse import unquote_plus, urlsplit
+
+from starlette.types import Scope
 
 from burnish.proxy.access import EVERYBODY, IN_ROLLOUT, NOBODY, STRANGER, Action, Identity
-from burnish.proxy.client_headers import KEY_HEADER
+from burnish.proxy.client_headers import CALLER, KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Conflict, Forbidden, Unauthorized
-from burnish.proxy.http.carried import in_key
+from burnish.proxy.http.carried import KEY, is_key
 from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first, secret_in
 from burnish.proxy.http.paths import PAGE_FACTS, PAGE_FILES, purpose_of
 from burnish.proxy.http.sign_in import (
@@ -38,6 +41,7 @@ class Guard:
     def __init__(self, config: Config) -> None:
         self._hosts = {host.lower() for host in config.allowed_hosts}
         self._origins = {origin.lower().rstrip("/") for origin in config.allowed_origins}
+        self._proxies = [ip_network(each, strict=False) for each in config.trusted_proxies]
         self._open = not is_loopback(config.host)
         admin_key, api_key = config.admin_key, config.api_key
         self._keys: list[tuple[bytes, Identity]] = []
@@ -86,6 +90,17 @@ class Guard:
             identity = self._identified(headers, host, first(headers, PROOF) or proof, public=public)
         purpose_of(path)
         return identity
+
+    def vouched(self, scope: Scope, headers: Named) -> bool:
+        """Return whether a trusted proxy has set the name of the user."""
+        client = scope.get("client")
+        if not self._proxies or client is None or CALLER not in headers:
+            return False
+        try:
+            address = ip_address(client[0])
+        except ValueError:
+            return False
+        return any(address in network for network in self._proxies)
 
     @property
     def keys(self) -> list[str]:
@@ -143,14 +158,22 @@ class Guard:
         """Drop burnish's own keys from headers that go upstream."""
         return [(name, value) for name, value in headers if not self._issecret_in(name.lower(), value)]
 
+    def query_without_key(self, query: bytes) -> bytes:
+        """Drop burnish's own keys from a query that goes upstream: clients of Google may put theirs there."""
+        if not self._keys and KEY not in query:
+            return query
+        return b"&".join(each for each in query.split(b"&") if not self._is_secret(_value_of(each)))
+
+    def _is_secret(self, secret: bytes) -> bool:
+        return is_key(secret) or self._holder(secret) is not None
+
     def _issecret_in(self, name: bytes, value: bytes) -> bool:
         if name == b"cookie":
             # The page sends it. A browser adds those of all other servers on this host, and they are nobody's business.
             return COOKIES in value
         if name not in CREDENTIALS:
             return False
-        secret = secret_in(name, value)
-        return in_key(secret) is not None or self._holder(secret) is not None
+        return self._is_secret(secret_in(name, value))
 
     def _names_us(self, host: str) -> bool:
         if not _NOT_IN_HOSTS.isdisjoint(host):
@@ -168,11 +191,11 @@ class Guard:
             if first(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
                 raise Forbidden("a web page of another site may not call burnish", code="origin_not_allowed")
             return
-        own = (f"http://{host}".lower(), f"https://{host}".lower())
-        if origin.lower() in self._origins or origin.lower() in own:
+        if origin.lower() in self._origins or not crosses(headers):
             return
         raise Forbidden(
-            f"Origin {origin!r} may not call burnish. If you trust that page, add it to allowed_origins.",
+            f"Origin {origin!r} may not call burnish. If you trust that page, add it to burnish's configuration: "
+            f'allowed_origins = ["{origin}"]',
             code="origin_not_allowed",
         )
 
@@ -207,3 +230,14 @@ class Guard:
 
     def _holder(self, secret: bytes) -> Identity | None:
         return next((holder for key, holder in self._keys if hmac.compare_digest(secret, key)), None)
+
+
+def crosses(headers: Named) -> bool:
+    """Whether a web page of another address asks."""
+    origin, host = first(headers, b"origin"), first(headers, b"host") or ""
+    return origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower())
+
+
+def _value_of(member: bytes) -> bytes:
+    """Return the value of a member of a query, decoded."""
+    return unquote_plus(member.partition(b"=")[2].decode("latin-1"), "latin-1").encode("latin-1")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.proxy.access import Heard
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.learner.export import learnt_by
 from burnish.proxy.log import Log
@@ -89,7 +90,7 @@ class Instructions:
         self._log = log
         self._versions = versions
         self._changes: Counter[str] = Counter()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[tuple[str, Heard], _Known] = {}
         self._learnt: dict[int, Learnt] = {}
         self._again_at = 0.0
         """When lists are read again after a failure, on the monotonic clock."""
@@ -101,15 +102,16 @@ class Instructions:
 
     def all_changed(self) -> None:
         """Call this after a change in the feedback of all callers was stored."""
-        for caller in [*self._known]:
+        for caller in {caller for caller, _ in self._known}:
             self.changed(caller)
 
-    async def addition(self, caller: str, version: int | None) -> Addition | None:
+    async def addition(self, caller: str, version: int | None, heard: Heard) -> Addition | None:
         """Return the addition for a caller, or None if there is none; never raises.
 
-        ``version``: the one that answers; None for a model that burnish doesn't train.
+        ``version``: the one that answers; None for a model that burnish doesn't train. ``heard``: the keys with which
+        a comment must have come.
         """
-        known = await self._read(caller)
+        known = await self._read(caller, heard)
         if known.instructions and version not in known.additions:
             known.additions[version] = addition(states(known.instructions, await self.learnt(version)))
         return known.additions.get(version)
@@ -142,14 +144,14 @@ class Instructions:
             self._learnt[version] = Learnt(learnt_by(version, manifests), manifests[version].run_id)
         return self._learnt[version]
 
-    async def _read(self, caller: str) -> _Known:
+    async def _read(self, caller: str, heard: Heard) -> _Known:
         changes = self._changes[caller]
-        known = self._known.get(caller, NOTHING)
+        known = self._known.get((caller, heard), NOTHING)
         if known.changes == changes or time.monotonic() < self._again_at:
             return known
         try:
             async with asyncio.timeout(READ_LIMIT_S):
-                instructions = await self._log.instructions_at_once(caller)
+                instructions = await self._log.instructions_at_once(caller, heard)
         except (Unavailable, TimeoutError) as error:
             reason = str(error) or f"not read within {READ_LIMIT_S:g} s"
             logger.warning(
@@ -162,7 +164,7 @@ class Instructions:
         if len(self._known) >= CALLERS_KEPT:
             self._known.clear()
             self._changes.clear()
-        known = self._known[caller] = _Known(changes, tuple(instructions))
+        known = self._known[caller, heard] = _Known(changes, tuple(instructions))
         return known
 
 

@@ -20,7 +20,7 @@ from burnish.proxy.log.store import SENT, Reader, as_json, row_of, select
 from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
 from burnish.proxy.records import Asked, Completion
 from burnish.proxy.surfaces.base import inherited
-from burnish.proxy.surfaces.items import completion_named, references, resolved
+from burnish.proxy.surfaces.items import references, resolved, response_named
 
 DISTINCTIVE_BYTES = 40
 """A stored reply at least this long identifies its conversation; "OK." occurs in many."""
@@ -278,11 +278,11 @@ def with_answers(
     connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str
 ) -> list[dict[str, Any]]:
     """Return messages with the answers to a caller in the place of the names of their items."""
-    names = {completion_named(name) for message in messages for name in references(message)} - {None}
-    where = "WHERE caller = ? AND id IN (SELECT value FROM json_each(?))"
+    names = {response_named(name) for message in messages for name in references(message)} - {None}
+    where = "WHERE caller = ? AND response_id IN (SELECT value FROM json_each(?))"
     rows = select(connection, where, (caller, as_json(names))) if names else []
     found = (Reader(connection).completion(row, full=False) for row in rows)
-    return resolved(messages, {each.id: each.reply for each in found if each.reply})
+    return resolved(messages, {each.ended.response_id: each.reply for each in found if each.reply})
 
 
 def _inheriting(parsed: Parsed, settings: dict[str, Any], before: Completion) -> Parsed:
@@ -303,11 +303,8 @@ def held_up_to(
 
 
 def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str | None) -> Completion | None:
-    if named := completion_named(name):
-        rows = select(connection, "WHERE id = ? AND caller = ?", (named, caller))
-    else:
-        own = [each for each in by_response(connection, name) if each.caller == caller]
-        rows = [row_of(connection, each.id) for each in preferred(own, session, caller)[:1]]
+    own = [each for each in by_response(connection, response_named(name) or name) if each.caller == caller]
+    rows = [row_of(connection, each.id) for each in preferred(own, session, caller)[:1]]
     return Reader(connection).completion(rows[0], full=True) if rows else None
 
 

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import time
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -45,10 +45,17 @@ class _ByHand(NamedTuple):
     created_at: float
 
 
-def of(connection: sqlite3.Connection, caller: str) -> list[Instruction]:
-    """Return the instructions of a caller, latest first."""
+def of(
+    connection: sqlite3.Connection, caller: str, heard: Collection[str | None] | None = None
+) -> list[Instruction]:
+    """Return the instructions of a caller, latest first.
+
+    ``heard``: the keys with which a comment must have come (``Feedback.given_with``); None: any.
+    """
     said: dict[str, list[Feedback]] = {}
     for each in _comments(connection, caller):
+        if heard is not None and each.draft.given_with not in heard:
+            continue
         if wording(text := one_line(each.draft.comment or "")):
             said.setdefault(_name(caller, text), []).append(each)
     rows = connection.execute(

@@ -248,10 +248,11 @@ def _mean(opinions: Sequence[tuple[float, float]]) -> tuple[float | None, float]
 
 
 def _opinions_of(counting: Sequence[_Share]) -> list[tuple[float, float]]:
-    """Return rewards and weights: one for each rater, and one for all raters of a key."""
+    """Return rewards and weights: one for each rater whose name is true, and one for all raters of a key."""
     groups: dict[Voice | str, list[_Share]] = defaultdict(list)
     for each in counting:
-        groups[each.draft.given_with or each.draft.voice].append(each)
+        shared = each.draft.given_with not in (None, "proxy")
+        groups[str(each.draft.given_with) if shared else each.draft.voice].append(each)
     return [
         (
             sum(each.weight * (each.draft.reward or 0.0) for each in group)

@@ -25,6 +25,7 @@ from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import CREDENTIALS, NAMED, by_name, first
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
+from burnish.proxy.ids import unguessable_id
 from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import reading
@@ -32,7 +33,7 @@ from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, Sender, append_mem
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
-from burnish.proxy.surfaces.items import completion_named, references, resolved
+from burnish.proxy.surfaces.items import references, resolved, response_named
 from burnish.proxy.surfaces.lenient import Undecodable, decode
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
@@ -170,7 +171,8 @@ class Translator:
         if target.embedded and not request.messages:
             raise nothing_asked(surface)
         sent = append_members(chat, target.fields)
-        writer = translation.writer(surface, asked, flight.id, target.model or request.model or "")
+        # A response opens what came before it to whoever names it, and others may know the completion's own ID.
+        writer = translation.writer(surface, asked, unguessable_id(), target.model or request.model or "")
         response = await sender.send(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
@@ -227,9 +229,7 @@ class Translator:
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
         """Return a request with the messages that it refers to. Raises InvalidRequest."""
         names = dict.fromkeys(name for message in request.messages for name in references(message))
-        replies = {
-            completion_named(name): (await self._before(name, flight, "input"))[0][-1] for name in names
-        }
+        replies = {response_named(name): (await self._before(name, flight, "input"))[0][-1] for name in names}
         request = replace(request, messages=resolved(request.messages, replies))
         if request.previous is None:
             return request

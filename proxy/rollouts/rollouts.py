@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import time
 from collections.abc import Coroutine, Mapping
@@ -10,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from burnish.proxy.errors import BurnishError, Conflict, Unavailable
-from burnish.proxy.http.carried import Carried
+from burnish.proxy.errors import BurnishError, Conflict, Unauthorized, Unavailable
+from burnish.proxy.http.carried import Carried, Named
 from burnish.proxy.ids import rollout_id
 from burnish.proxy.log import Log
 from burnish.proxy.log.rollouts import Filter, in_words
@@ -19,6 +20,9 @@ from burnish.proxy.records import Reward, Rollout, RolloutStatus
 from burnish.proxy.rollouts.pins import Pins, Wanted
 
 logger = logging.getLogger(__name__)
+
+PROOF_CHARACTERS = 32
+"""128 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,10 @@ class Told(NamedTuple):
 class Rollouts:
     """All rollouts of one log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, secret: bytes) -> None:
+        """``secret``: that of the data directory, from which the keys are made."""
         self._log = log
+        self._secret = secret
         self._pins: Pins | None = None
         self._why_not = "burnish is starting"
         self._open: dict[str, Rollout] = {}
@@ -127,8 +133,15 @@ class Rollouts:
         for each in [each for each in self._open.values() if each.caller == caller]:
             self._close(each)
 
-    async def carried(self, rollout_id: str) -> Carried:
-        """Return an open rollout, for a request. Raises NotFound, Conflict, Unavailable."""
+    def proof(self, rollout_id: str) -> str:
+        """Return what only the key of a rollout has."""
+        return hmac.digest(self._secret, rollout_id.encode(), "sha256").hex()[:PROOF_CHARACTERS]
+
+    async def carried(self, named: Named) -> Carried:
+        """Return an open rollout, for a request. Raises NotFound, Unauthorized, Conflict, Unavailable."""
+        rollout_id = named.id
+        if named.proof is not None and not hmac.compare_digest(named.proof, self.proof(rollout_id)):
+            raise Unauthorized("this isn't the key of that rollout: use the one from POST /v1/rollouts")
         rollout = self._open.get(rollout_id) or await self._log.rollout(rollout_id)
         if rollout.status != "open":
             raise Conflict(
@@ -136,8 +149,8 @@ class Rollouts:
                 "POST /v1/rollouts",
                 code="rollout_ended",
             )
-        named = await self._pins.name(rollout.version) if self._pins and rollout.version is not None else None
-        return Carried(rollout_id, named)
+        model = await self._pins.name(rollout.version) if self._pins and rollout.version is not None else None
+        return Carried(rollout_id, model, rollout.caller)
 
     def _close(self, rollout: Rollout) -> None:
         self._open.pop(rollout.id, None)

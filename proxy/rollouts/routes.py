@@ -86,6 +86,9 @@ MANY = listing(ROLLOUT, "Rollouts", has_more=bool)
 
 
 def rollout_routes(rollouts: Rollouts) -> list[Route]:
+    def shown(request: Request, rollout: Rollout) -> dict[str, Any]:
+        return _shown(request, rollout, key_of(rollout.id, rollouts.proof(rollout.id)))
+
     @described(
         "begin a [rollout](agents-that-learn.md): an attempt of an agent at a task, with its own base URL and key",
         ROLLOUT,
@@ -97,7 +100,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
         begun = Begun(
             **{name: getattr(said, name) for name in type(said).model_fields}, caller=caller_of(request)
         )
-        return json_response(_shown(request, await rollouts.begin(begun)), 201)
+        return json_response(shown(request, await rollouts.begin(begun)), 201)
 
     @described(
         "reward a rollout, or one `step` of it; rewards add up. `repeated`: the same came before, and counts once",
@@ -107,11 +110,11 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     async def reward(request: Request) -> Response:
         said = validated(Rewarding, await read_json(request, MAX_BODY_BYTES, untyped=True))
         told = await rollouts.reward(request.path_params["id"], said.value, said.step, said.reason)
-        return json_response(_shown(request, told.rollout) | {"repeated": told.repeated})
+        return json_response(shown(request, told.rollout) | {"repeated": told.repeated})
 
     @described("end a rollout: it takes no more requests and rewards", ROLLOUT)
     async def end(request: Request) -> Response:
-        return json_response(_shown(request, await rollouts.end(request.path_params["id"])))
+        return json_response(shown(request, await rollouts.end(request.path_params["id"])))
 
     @described(
         "one rollout; `tokens` says of how many steps the token ids are kept, and why of others they aren't",
@@ -120,7 +123,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     async def one(request: Request) -> Response:
         found = await rollouts.one(request.path_params["id"])
         steps, missing = await rollouts.tokens(found)
-        return json_response(_shown(request, found) | {"tokens": {"steps": steps, "missing": missing}})
+        return json_response(shown(request, found) | {"tokens": {"steps": steps, "missing": missing}})
 
     @described(
         "rollouts, latest first; `after`: only those before this one",
@@ -130,7 +133,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     async def index(request: Request) -> Response:
         limit = page_limit(request, *Filter._fields)
         found = await rollouts.latest(_filter(request), limit + 1)
-        data = [_shown(request, each) for each in found[:limit]]
+        data = [shown(request, each) for each in found[:limit]]
         return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
 
     return [
@@ -173,7 +176,7 @@ def _note(rollout: Rollout) -> str | None:
     return None
 
 
-def _shown(request: Request, rollout: Rollout) -> dict[str, Any]:
+def _shown(request: Request, rollout: Rollout, key: str) -> dict[str, Any]:
     """Return a rollout as JSON, with the addresses that an agent can be given."""
     place = {each.completion_id: number for number, each in enumerate(rollout.steps)}
     plain = ("id", "created_at", "ends_at", "ended_at", "status", "task", "group", "seed", "version")
@@ -181,7 +184,7 @@ def _shown(request: Request, rollout: Rollout) -> dict[str, Any]:
         "object": "rollout",
         **{name: getattr(rollout, name) for name in plain},
         "base_url": f"{request.url.scheme}://{request.url.netloc}/r/{rollout.id}/v1",
-        "api_key": key_of(rollout.id),
+        "api_key": key,
         "tags": dict(rollout.tags),
         "held_out": rollout.held_out,
         "learnt_in": rollout.learnt_in,

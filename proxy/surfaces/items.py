@@ -201,14 +201,14 @@ NAME = re.compile(rf"[a-z]+_(?P<ours>{COMMAND_PREFIX})?(?P<token>[{ALPHABET}]{{{
 
 
 def name_of(kind: str, token: str, number: int) -> str:
-    """Return an item's id: prefix of its kind, completion id without its prefix, position."""
+    """Return an item's id: prefix of its kind, its response's id without the prefix, position."""
     return f"{kind}_{token}_{number}"
 
 
-def completion_named(name: str) -> str | None:
-    """Return the completion id in an item's id; None if it isn't ours or belongs to a command."""
+def response_named(name: str) -> str | None:
+    """Return the id of an item's response; None if it isn't ours or belongs to a command."""
     found = NAME.fullmatch(name)
-    return f"cmpl_{found['token']}" if found and not found["ours"] else None
+    return f"resp_{found['token']}" if found and not found["ours"] else None
 
 
 def refers_to_command(item: Mapping[str, Any]) -> bool:
@@ -221,13 +221,13 @@ def references(message: Message) -> Iterator[str]:
 
 
 def resolved(messages: Sequence[Message], replies: Mapping[str | None, Message]) -> list[Message]:
-    """Replace references by the answers that they refer to. ``replies``: completion id → reply.
+    """Replace references by the answers that they refer to. ``replies``: response id → reply.
 
     A message that also refers to an unknown item stays unchanged.
     """
     found: list[Message] = []
     for message in messages:
-        named = dict.fromkeys(map(completion_named, references(message)))
+        named = dict.fromkeys(map(response_named, references(message)))
         known = [replies[name] for name in named if name in replies]
         found += known if named and len(known) == len(named) else [message]
     return found

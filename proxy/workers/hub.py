@@ -21,10 +21,11 @@ from typing import Any
 from starlette.types import ASGIApp, Message
 
 from burnish.adapters.route import LiveRoute
+from burnish.proxy.access import Heard
 from burnish.proxy.config import Config
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.feedback.commands import Answer
-from burnish.proxy.http.carried import Carried, Carriers
+from burnish.proxy.http.carried import Carried, Carriers, Named
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.page.events import Events
@@ -198,7 +199,7 @@ class Hub:
         await self._caught_up()
         return await self.log.rated_in_chat(*asked)
 
-    async def addition(self, asked: tuple[str, int | None]) -> Any:
+    async def addition(self, asked: tuple[str, int | None, Heard]) -> Any:
         return await self._services.instructions.addition(*asked) if self._services else None
 
     async def score(self, asked: tuple[Sequence[dict[str, Any]], Sequence[Written]]) -> Scored:
@@ -206,10 +207,10 @@ class Hub:
             raise Unavailable("burnish is starting: try again in a moment")
         return await self._services.scores.score(*asked)
 
-    async def carried(self, rollout_id: str) -> Carried:
+    async def carried(self, named: Named) -> Carried:
         if self._services is None:
             raise Unavailable("burnish is starting: try again in a moment")
-        return await self._services.rollouts.carried(rollout_id)
+        return await self._services.rollouts.carried(named)
 
     async def _caught_up(self) -> Services:
         """Wait until every completion has come that a client has got an answer to."""

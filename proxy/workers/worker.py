@@ -20,12 +20,12 @@ import uvloop
 from starlette.types import Message, Receive, Scope, Send
 
 from burnish.adapters.route import LiveRoute
-from burnish.proxy.access import IDENTITY, Identity
+from burnish.proxy.access import IDENTITY, Heard, Identity
 from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
-from burnish.proxy.http.carried import Carried
+from burnish.proxy.http.carried import Carried, Named
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.listener import ENDLESS, tune_interpreter
@@ -270,8 +270,8 @@ class _Instructions:
         self.on = on
         self._link = link
 
-    async def addition(self, caller: str, version: int | None) -> Addition | None:
-        found: Addition | None = await self._link.ask("addition", (caller, version))
+    async def addition(self, caller: str, version: int | None, heard: Heard) -> Addition | None:
+        found: Addition | None = await self._link.ask("addition", (caller, version, heard))
         return found
 
 
@@ -292,8 +292,8 @@ class _Rollouts:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def carried(self, rollout_id: str) -> Carried:
-        found: Carried = await self._link.ask("carried", rollout_id)
+    async def carried(self, named: Named) -> Carried:
+        found: Carried = await self._link.ask("carried", named)
         return found
 
 

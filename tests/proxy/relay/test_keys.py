@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import orjson
 import pytest
 
 from tests.support.inprocess import behind, calling
-from tests.support.upstream import Received, Upstream, completion, reply
+from tests.support.upstream import Received, Upstream, completion, reply, upstream
 
 ASK = {"model": "default", "messages": [{"role": "user", "content": "Hi."}]}
 THEIRS, OURS = "Bearer sk-theirs", "Bearer sk-ours"
@@ -102,6 +103,39 @@ async def test_burnish_says_whether_it_has_a_key_and_not_which(tmp_path: Path, k
         status = await client.get("/burnish/status")
         assert status.json()["upstream_api_key"] is (key is not None)
         assert "sk-ours" not in status.text
+
+
+@pytest.mark.parametrize("name", ["key", "api_key", "access_token", "k"])
+@pytest.mark.parametrize("spelling", [str, lambda key: quote(key, safe="").replace("-", "%2d")])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1beta/models/m:generateContent", "/v1/files"])
+async def test_our_key_in_a_query_stays_here(
+    tmp_path: Path, name: str, spelling: Callable[[str], str], path: str
+) -> None:
+    async with before(tmp_path, **OWN) as (client, server):
+        head = {"x-burnish-key": OWN["api_key"]}
+        for key in (OWN["admin_key"], OWN["api_key"], "burnish-rollout-ro_" + "0" * 26):
+            await client.post(f"{path}?a=1&{name}={spelling(key)}&{name}=theirs&b", json=ASK, headers=head)
+        # burnish's own key for a Google replaces that of the client.
+        theirs = "" if name == "key" and "v1beta" in path else f"&{name}=theirs"
+        asked = {each.target.partition("?")[2] for each in server.requests if each.method == "POST"}
+        assert asked == {f"a=1{theirs}&b"}
+
+
+async def test_a_cookie_goes_to_the_main_upstream_only(tmp_path: Path) -> None:
+    async with upstream(reply(completion())) as cloud:
+        further = {"cloud": {"url": cloud.url, "models": ["theirs"]}}
+        async with before(tmp_path, upstreams=further) as (client, main):
+            for model in ("theirs", "default"):
+                asked = await client.post(
+                    "/v1/chat/completions",
+                    json=ASK | {"model": model},
+                    headers={"cookie": "session=of-another-page"},
+                )
+                assert asked.status_code == 200
+            assert [each.header("cookie") for each in cloud.requests if each.body] == [None]
+            assert [each.header("cookie") for each in main.requests if each.body] == [
+                "session=of-another-page"
+            ]
 
 
 CANARY = "sk-canary-of-a-caller"

@@ -61,19 +61,25 @@ async def test_an_answer_has_ids_of_burnish(tmp_path: Path, stream: bool, name: 
         got = (await here.ask(name, WEATHER, stream, **brief)).raw
         (record,) = await here.logged()
     ended = record["id"].removeprefix("cmpl_")
+    assert ended not in str(record["response_id"]), (
+        "it opens what came before, and others may know the completion's"
+    )
     if name == "messages":
-        assert got.id == f"msg_{ended}" == record["response_id"]
+        assert got.id == record["response_id"]
+        assert got.id.startswith("msg_")
         assert [block.id for block in got.content[2:]] == ["call_a", "call_b"]
         assert (got.usage.input_tokens, got.usage.cache_read_input_tokens) == (7, 10)
     elif name == "responses":
-        assert got.id == f"resp_{ended}" == record["response_id"]
+        assert got.id == record["response_id"]
+        assert got.id.startswith("resp_")
         assert [item.call_id for item in got.output[2:]] == ["call_a", "call_b"]
         assert (got.instructions, got.usage.input_tokens_details.cached_tokens) == ("Be brief.", 10)
     elif name == "ollama":
         assert got.total_duration > 0
     else:
         header = got.sdk_http_response.headers["x-burnish-completion-id"]
-        assert got.response_id == header == record["id"] == record["response_id"]
+        assert got.response_id == record["response_id"]
+        assert header == record["id"]
         assert (got.model_version, got.usage_metadata.cached_content_token_count) == ("mock", 10)
 
 

@@ -209,8 +209,8 @@ async def test_an_agent_cannot_reward_itself_with_what_it_carries(tmp_path: Path
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "in_rollout")
             inside = f"{rollout['base_url']}/rollouts/{rollout['id']}/reward"
             assert (await agent.post(inside, json={"value": 1})).status_code == 403
-            made_up = {"authorization": "Bearer burnish-rollout-ro_" + "0" * 26}
-            assert (await agent.get("/v1/models", headers=made_up)).status_code == 404
+            made_up = {"authorization": "Bearer burnish-rollout-ro_" + "0" * 26 + "-" + "0" * 32}
+            assert (await agent.get("/v1/models", headers=made_up)).status_code == 401
             none = {"authorization": ""}
             assert (
                 await agent.post(f"/r/{rollout['id']}/v1/chat/completions", json=ASKED, headers=none)
