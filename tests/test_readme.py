@@ -63,7 +63,9 @@ def shell(burnish: Burnish, home: Path, code: str) -> str:
 def test_every_block_of_readme_is_run() -> None:
     found = [kind for kind, _ in BLOCK.findall(PAGE)]
     assert found == ["sh", "python", "sh", "sh"]
-    assert blocks(PAGE, "sh")[0].split()[0] == INSTALLS[0]
+    first = [line.split()[0] for line in blocks(PAGE, "sh")[0].splitlines()]
+    assert first == [INSTALLS[0], "scripts/test"], "what runs it, and what tests it, on the first screen"
+    assert PAGE[: PAGE.index("scripts/test")].count("\n") < 25
 
 
 def test_the_blocks_of_the_start_print_an_answer_and_rate_it_and_leave_nothing(

@@ -16,7 +16,7 @@ from tests.support.burnish import Burnish
 from tests.support.inprocess import behind, calling, serving
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.program import NOBODY, call
-from tests.support.upstream import completion, reply, upstream
+from tests.support.upstream import Received, completion, reply, upstream
 
 MODELS = b'{"object": "list", "data": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}]}'
 
@@ -80,6 +80,27 @@ async def test_a_burnish_that_wants_its_key(tmp_path: Path) -> None:
         assert "BURNISH_API_KEY" in (await asyncio.to_thread(examine, url))["proxy"][1]
         found = await asyncio.to_thread(examine, url, {"BURNISH_API_KEY": "k"})
     assert found["proxy"][0] == "ok"
+
+
+@pytest.mark.parametrize("forwards", [False, True])
+async def test_a_reverse_proxy_that_hides_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forwards: bool
+) -> None:
+    monkeypatch.setattr("burnish.proxy.cli.doctor_network.is_loopback", lambda host: False)
+    async with calling(tmp_path, upstream=NOBODY) as burnish:
+
+        async def proxy(request: Received, writer: asyncio.StreamWriter) -> None:
+            headers = {"x-forwarded-for": "192.0.2.7"} if forwards else {}
+            answer = await burnish.get(request.target, headers=headers)
+            await reply(answer.content)(request, writer)
+
+        async with upstream(proxy) as public:
+            found = await asyncio.to_thread(examine, public.url, {"BURNISH_UPSTREAM": public.url})
+    assert ("reverse proxy" in found) is not forwards
+    if not forwards:
+        level, text = found["reverse proxy"]
+        assert level == "warn"
+        assert "X-Forwarded-For" in text and public.url in text
 
 
 async def test_it_checks_what_the_running_burnish_uses(tmp_path: Path) -> None:
