@@ -50,7 +50,9 @@ async def cut_off(page: Page) -> list[str]:
 async def test_the_engines_page_is_below_a_path_of_its_own(site: Site) -> None:
     before = len(site.upstream.requests)
     for path in ("/burnish/engine/", "/burnish/engine/assets/app.js?v=1"):
-        assert (await site.client.get(path, headers={"accept": "text/html"})).is_success
+        sent = await site.client.get(path, headers={"accept": "text/html"}, follow_redirects=True)
+        assert sent.is_success
+        assert sent.url.port != site.client.base_url.port
     assert [each.target for each in site.upstream.requests[before:]] == ["/", "/assets/app.js?v=1"]
     sent = await site.client.get("/burnish/engine")
     assert sent.headers["location"] == "/burnish/engine/"
