@@ -121,12 +121,13 @@ class Agent:
         return self.run(sys.executable, "-m", "burnish", *arguments, env=key)
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the home folder."""
-        return {
-            str(path.relative_to(self.home)): path.read_bytes()
-            for path in sorted(self.home.rglob("*"))
-            if path.is_file()
-        }
+        """Every file of the home folder. A server that the agent left running may delete one meanwhile."""
+        found: dict[str, bytes] = {}
+        for path in sorted(self.home.rglob("*")):
+            with suppress(FileNotFoundError):
+                if path.is_file():
+                    found[str(path.relative_to(self.home))] = path.read_bytes()
+        return found
 
     def newest(self, pattern: str) -> Path:
         """The file of the home folder that was written last."""
