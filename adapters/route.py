@@ -7,7 +7,7 @@ ends on the version on which it began, whatever goes live meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -20,14 +20,16 @@ class Balance:
     """Spreads requests over equal servers: the one with the fewest in flight gets the next, equals take turns."""
 
     def __init__(self) -> None:
-        self._in_flight: Counter[str] = Counter()
+        self._in_flight: defaultdict[str, int] = defaultdict(int)
         self._turn = 0
 
     def pick(self, urls: Sequence[str]) -> str:
         """Choose one of the URLs (at least one) and count a request on it until ``done``."""
-        self._turn += 1
-        start = self._turn % len(urls)
-        url = min((*urls[start:], *urls[:start]), key=self._in_flight.__getitem__)
+        url, *others = urls
+        if others:
+            self._turn += 1
+            start = self._turn % len(urls)
+            url = min((*urls[start:], *urls[:start]), key=self._in_flight.__getitem__)
         self._in_flight[url] += 1
         return url
 

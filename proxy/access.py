@@ -33,7 +33,7 @@ class Action(Enum):
     MANAGE_ENGINE = "create, load and delete models of the engine"
 
 
-FOR_EVERYBODY = frozenset({Action.ASK, Action.RATE, Action.WATCH})
+FOR_EVERYBODY = (Action.ASK, Action.RATE, Action.WATCH)
 WATCHED = frozenset({"/healthz", "/metrics", "/burnish/status"})
 WITHOUT_KEY = frozenset({"/burnish/login", "/burnish/logout", "/burnish/whoami", "/burnish/openapi.json"})
 """Paths of the page that hold nothing of anybody's."""

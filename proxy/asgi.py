@@ -74,28 +74,29 @@ class App:
     def _admit(self, scope: Scope, rollout: NamedRollout | None) -> bool:
         """Find out who asks and whether they may; return whether the route is ours."""
         path, method, headers = scope["path"], scope["method"], named_headers(scope)
-        own_action = Action.OPEN if is_page(scope) else action_at(method, path)
+        front = is_front(scope)
+        from_engine = below_engine(scope)
+        own = not from_engine and (front or is_own(path))
+        action = Action.ASK
+        if own:
+            action = Action.OPEN if front or is_page(scope) else action_at(method, path)
         identity = self._guard.check(
             path,
             headers,
-            public=own_action is Action.OPEN,
-            navigation=is_front(scope),
-            proof=proof_in_query(scope),
+            public=action is Action.OPEN,
+            navigation=front,
+            proof=proof_in_query(scope) if own else None,
             rollout_key=rollout is not None and rollout.proof is not None,
         )
-        if from_engine := below_engine(scope):
-            strip_engine(scope)
-            path = scope["path"]
-        own = not from_engine and is_own(scope)
-        if own and rollout:
-            identity = IN_ROLLOUT
-        elif own:
-            identity = identity._replace(local=_is_local(scope, headers))
-        if identity.key in BY_PROXY and self._guard.vouched(scope, headers):
+        if own:
+            identity = IN_ROLLOUT if rollout else identity._replace(local=_is_local(scope, headers))
+        else:
+            if from_engine:
+                strip_engine(scope)
+                path = scope["path"]
+            action = self._guard.action_upstream(path, by_page=from_engine and method in READS)
+        if CALLER in headers and identity.key in BY_PROXY and self._guard.vouched(scope):
             identity = identity._replace(key="proxy")
-        action = (
-            own_action if own else self._guard.action_upstream(path, by_page=from_engine and method in READS)
-        )
         demand(identity, action, f"{method} {path}")
         scope[IDENTITY] = identity
         return own
@@ -117,7 +118,7 @@ class App:
         if is_preflight(scope, headers):
             await _allow(headers)(scope, receive, send)
             return
-        if crosses(headers):
+        if b"origin" in headers and crosses(headers):
             send = readable(headers[b"origin"], send)
 
         async def noting_send(message: Message) -> None:
@@ -190,10 +191,9 @@ def _is_local(scope: Scope, headers: Named) -> bool:
     return client is not None and is_loopback(client[0]) and not any(name in headers for name in FORWARDED)
 
 
-def is_own(scope: Scope) -> bool:
-    """Whether a path is a route of ours; everything else belongs to the upstream."""
-    path = scope["path"]
-    return path in OWN_PATHS or path.startswith(OWN_PREFIXES) or is_front(scope)
+def is_own(path: str) -> bool:
+    """Return whether a path is a route of ours. Everything else belongs to the upstream, except a browser's ``/``."""
+    return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
 
 
 def error_response(error: BurnishError, scope: Scope | None = None) -> Response:

@@ -11,6 +11,7 @@ PREFIX = b"x-burnish-"
 
 CORS = b"access-control-"
 """So begin the headers that say which web pages may read an answer."""
+_PREFIX, _CORS = len(PREFIX), len(CORS)
 ABOUT_THE_ADDRESS = frozenset({
     b"set-cookie", b"set-cookie2", b"clear-site-data", b"refresh", b"strict-transport-security", b"alt-svc",
     b"public-key-pins", b"service-worker-allowed", b"reporting-endpoints", b"report-to", b"nel",
@@ -58,16 +59,17 @@ def without_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
     An upstream may be another burnish, with IDs of its own. And what it tells a browser to keep, to forget or to allow
     would hold for burnish's own page, which has the same address.
     """
-    return [header for header in headers if not _is_ours(header[0].lower())]
-
-
-def _is_ours(name: bytes) -> bool:
-    return name.startswith((PREFIX, CORS)) or name in ABOUT_THE_ADDRESS
+    return [
+        header
+        for header in headers
+        if header[0] not in ABOUT_THE_ADDRESS and header[0][:_PREFIX] != PREFIX and header[0][:_CORS] != CORS
+    ]
 
 
 def caller_of(headers: Mapping[bytes, bytes]) -> str:
     """Return the user that a request names (headers by their names in lower case)."""
-    return headers.get(CALLER, b"").decode("latin-1") or LOCAL_CALLER
+    named = headers[CALLER].decode("latin-1") if CALLER in headers else ""
+    return named or LOCAL_CALLER
 
 
 def agent_of(headers: Mapping[bytes, bytes]) -> str | None:

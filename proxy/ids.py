@@ -14,10 +14,17 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 26
 RANDOM_BITS = 80
 
+RANDOM_BYTES = RANDOM_BITS // 8
+BLOCK_BYTES = 64 * RANDOM_BYTES
+"""Random bytes that are taken from the system at once: a call for each ID costs a request some microseconds."""
+
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
+_SHIFTS = range(5 * (LENGTH - 2), -1, -10)
 
 _lock = threading.Lock()
 _latest = 0
+_block = b""
+"""Random bytes that no ID has yet."""
 
 
 def conversation_id(first_completion: str) -> str:
@@ -69,12 +76,14 @@ rollout_id = partial(_new, "ro_")
 
 def _next() -> int:
     """Return a higher number than before, even if the clock stops or goes back."""
-    global _latest  # noqa: PLW0603 – the order of IDs is kept per process
-    candidate = (time.time_ns() // 1_000_000) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
+    global _latest, _block  # noqa: PLW0603 – the order of IDs is kept per process
     with _lock:
-        _latest = max(candidate, _latest + 1)
+        _block = _block or secrets.token_bytes(BLOCK_BYTES)
+        tail, _block = _block[:RANDOM_BYTES], _block[RANDOM_BYTES:]
+        number = (time.time_ns() // 1_000_000) << RANDOM_BITS | int.from_bytes(tail)
+        _latest = number if number > _latest else _latest + 1
         return _latest
 
 
 def _encode(number: int) -> str:
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * (LENGTH - 2), -1, -10)])
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])

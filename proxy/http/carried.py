@@ -17,8 +17,9 @@ from burnish.proxy.http.headers import Named as Headers
 ROLLOUT = "burnish.rollout"
 """Key of the ASGI scope under which the ``Carried`` of a request is kept, if it has one."""
 KEY = b"burnish-rollout-"
+PATH = b"/r/"
 _ID = rb"ro_[0-9A-HJKMNP-TV-Z]{26}"
-_PATH = re.compile(rb"/r/(" + _ID + rb")(?=/)")
+_PATH = re.compile(PATH + rb"(" + _ID + rb")(?=/)")
 _KEY = re.compile(re.escape(KEY) + b"(" + _ID + rb")-([0-9a-f]{32})\Z")
 
 
@@ -62,11 +63,21 @@ def _in_key(secret: bytes) -> Named:
     return Named(found[1].decode(), found[2].decode())
 
 
+def _in_headers(headers: Headers) -> bool:
+    """Tell most requests, which have no rollout's key, from the others."""
+    for name in CREDENTIALS:  # noqa: SIM110 – any() would call a generator for each name
+        if name in headers and KEY in headers[name]:
+            return True
+    return False
+
+
 def named_by(scope: Scope, headers: Headers) -> Named | None:
     """Return the rollout that a request names, and leave the path without it. Raises InvalidRequest, Unauthorized."""
-    secrets = (secret_in(name, headers.get(name, b"")) for name in CREDENTIALS)
-    keys = {_in_key(each) for each in secrets if is_key(each)}
-    named = {each.id for each in keys}
+    if scope["raw_path"][:3] != PATH and not _in_headers(headers):
+        return None
+    secrets = [secret_in(name, headers.get(name, b"")) for name in CREDENTIALS]
+    keys = {_in_key(secret) for secret in secrets if is_key(secret)}
+    named = {key.id for key in keys}
     if in_path := _PATH.match(scope["raw_path"]):
         if not scope["path"].encode().startswith(in_path[0]):
             raise InvalidRequest("the path of a rollout must not be percent-encoded: /r/<id>/v1/…")

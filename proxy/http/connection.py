@@ -339,6 +339,8 @@ class Connection(asyncio.Protocol):
             raise Broken("it answers twice")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._request.switch:  # a client of another protocol gets the agreement as it came
+            name = name.lower()
         (self.headers if self._state is WAITING else self.trailers).append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -417,4 +419,4 @@ class Connection(asyncio.Protocol):
 
     def _ends_with_the_connection(self) -> bool:
         """True if the answer has neither a length nor chunks."""
-        return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+        return not any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)

@@ -16,7 +16,7 @@ from urllib.parse import unquote_plus, urlsplit
 from starlette.types import Scope
 
 from burnish.proxy.access import EVERYBODY, IN_ROLLOUT, NOBODY, STRANGER, Action, Identity
-from burnish.proxy.client_headers import CALLER, KEY_HEADER
+from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Conflict, Forbidden, Unauthorized
 from burnish.proxy.http.carried import KEY, is_key
@@ -35,6 +35,8 @@ from burnish.proxy.http.sign_in import (
 _NOT_IN_HOSTS = frozenset("/?#@\\")
 """They end or begin another part of a URL, and two readers could find two names."""
 _KEY_HEADERS = (KEY_HEADER.encode(), *CREDENTIALS)
+_SECRETS = frozenset({b"cookie", *CREDENTIALS})
+"""Headers that may hold a key of burnish's own."""
 
 
 class Guard:
@@ -76,25 +78,30 @@ class Guard:
         ``public``: a key isn't needed. ``navigation``: the user may have followed a link on another site. ``proof``:
         that of the sign-in, if it isn't in a header. ``rollout_key``: the key of a rollout came, which somebody checks.
         """
-        host = first(headers, b"host") or ""
+        host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_ours(host):
             raise Forbidden(
                 f"Host {host!r} is not a name of this machine. If it is yours, add it to allowed_hosts.",
                 code="host_not_allowed",
             )
-        if not (navigation and first(headers, b"sec-fetch-dest") == "document"):
+        by_browser = b"origin" in headers or b"sec-fetch-site" in headers
+        if by_browser and not (navigation and headers.get(b"sec-fetch-dest") == b"document"):
             self._check_origin(host, headers)
+        if PROOF in headers:
+            proof = first(headers, PROOF)
         if rollout_key:
             identity = IN_ROLLOUT
+        elif self._without and not self._keys and not proof:
+            identity = self._without
         else:
-            identity = self._identified(headers, host, first(headers, PROOF) or proof, public=public)
+            identity = self._identified(headers, host, proof, public=public)
         purpose_of(path)
         return identity
 
-    def vouched(self, scope: Scope, headers: Named) -> bool:
-        """Return whether a trusted proxy has set the name of the user."""
+    def vouched(self, scope: Scope) -> bool:
+        """Return whether a trusted proxy has sent a request, so that it has set the name of the user in it."""
         client = scope.get("client")
-        if not self._proxies or client is None or CALLER not in headers:
+        if not self._proxies or client is None:
             return False
         try:
             address = ip_address(client[0])
@@ -156,7 +163,7 @@ class Guard:
 
     def without_key(self, headers: RawHeaders) -> RawHeaders:
         """Drop burnish's own keys from headers that go upstream."""
-        return [(name, value) for name, value in headers if not self._issecret_in(name.lower(), value)]
+        return [header for header in headers if header[0] not in _SECRETS or not self._is_ours_only(*header)]
 
     def query_without_key(self, query: bytes) -> bytes:
         """Drop burnish's own keys from a query that goes upstream: clients of Google may put theirs there."""
@@ -167,13 +174,11 @@ class Guard:
     def _is_secret(self, secret: bytes) -> bool:
         return is_key(secret) or self._holder(secret) is not None
 
-    def _issecret_in(self, name: bytes, value: bytes) -> bool:
+    def _is_ours_only(self, name: bytes, value: bytes) -> bool:
         if name == b"cookie":
             # The page sends it. A browser adds those of all other servers on this host, and they are nobody's business.
             return COOKIES in value
-        if name not in CREDENTIALS:
-            return False
-        return self._is_secret(secret_in(name, value))
+        return (bool(self._keys) or KEY in value) and self._is_secret(secret_in(name, value))
 
     def _names_us(self, host: str) -> bool:
         if not _NOT_IN_HOSTS.isdisjoint(host):

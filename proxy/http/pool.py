@@ -217,7 +217,7 @@ def _request(
     announced = False
     for name, value in headers:
         parts += (name, b": ", value, b"\r\n")
-        announced = announced or name.lower() == b"content-length"
+        announced = announced or name == b"content-length"
     chunked = False
     if close:
         parts.append(b"connection: close\r\n")

@@ -64,7 +64,7 @@ class ProxiedResponse(UpstreamResponse):
 
     def __init__(self, response: httpx.Response, idle_s: float, closing: set[asyncio.Task[None]]) -> None:
         self.status = response.status_code
-        self.headers = list(response.headers.raw)
+        self.headers = [(name.lower(), value) for name, value in response.headers.raw]
         self._finished = False
         self._response = response
         self._parts: AsyncIterator[bytes] = response.aiter_raw()

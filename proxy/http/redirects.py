@@ -10,10 +10,8 @@ from burnish.proxy.http.headers import RawHeaders, by_name, first
 REDIRECTS = frozenset({300, 301, 302, 303, 305, 306, 307, 308})
 
 
-def check(status: int, headers: RawHeaders, asked: str, *, completion: bool) -> None:
+def check_redirect(headers: RawHeaders, asked: str, *, completion: bool) -> None:
     """Raise UpstreamUnreachable for a redirect of a completion, or to another server than that of the URL ``asked``."""
-    if status not in REDIRECTS:
-        return
     location = first(by_name(headers), b"location")
     if location is None and not completion:
         return

@@ -49,4 +49,4 @@ class WholeAnswer(UpstreamResponse):
 
 def kept_headers(headers: RawHeaders) -> RawHeaders:
     """Return the headers of an answer that hold for another body, too."""
-    return [header for header in headers if header[0].lower() not in OF_THE_BODY]
+    return [header for header in headers if header[0] not in OF_THE_BODY]

@@ -61,19 +61,22 @@ class Client:
 
 async def read_body(receive: Receive, headers: Named, limit: int) -> bytes:
     """Read a whole body. Raises BodyTooLarge, InvalidRequest."""
-    announced = first(headers, b"content-length") or ""
-    if announced.isdecimal() and int(announced) > limit:
+    announced = headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
-    parts: list[bytes] = []
-    size, more = 0, True
+    body, more = await _body_part(receive)
+    if len(body) > limit:
+        raise _too_large(limit)
+    if not more:
+        return body
+    parts, size = [body], len(body)
     while more:
         part, more = await _body_part(receive)
         size += len(part)
         if size > limit:
             raise _too_large(limit)
-        if part:
-            parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _too_large(limit: int) -> BodyTooLarge:
@@ -89,7 +92,7 @@ async def _body_part(receive: Receive) -> tuple[bytes, bool]:
 
 async def unpacked(body: bytes, headers: Named, limit: int) -> bytes:
     """Undo the content-encoding of a body; the same object if it has none. Raises InvalidRequest."""
-    encoding = first(headers, b"content-encoding") or ""
+    encoding = first(headers, b"content-encoding")
     if not encoding:
         return body
     try:
@@ -151,13 +154,14 @@ async def stream(
 ) -> None:
     """Pass an answer on as it arrives. Raises UpstreamCut."""
     headers = to_client(response.headers)
+    extensions = scope["extensions"]
     # A length would be that of the body that isn't there, and the server would insist on it.
     if response.status in BODILESS:
-        headers = [header for header in headers if header[0].lower() != b"content-length"]
+        headers = [header for header in headers if header[0] != b"content-length"]
     headers += ending.head(response)
     client.begun = True
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    sink = _teeing(ending, scope.get("extensions", {}).get(WRITE))
+    sink = _teeing(ending, extensions.get(WRITE))
     more = True
     try:
         while more:
@@ -171,7 +175,7 @@ async def stream(
                 if response.trailers:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                     chunk = b""
-                    scope["extensions"][TRAIL](trailers(to_client(without_ours(response.trailers))))
+                    extensions[TRAIL](trailers(to_client(without_ours(response.trailers))))
             await send({"type": "http.response.body", "body": chunk, "more_body": more})
     except asyncio.CancelledError:
         if ending.says_all():

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from starlette.types import Scope
 
 from burnish.proxy.client_headers import COMPLETION_ID, INSTRUCTIONS, SESSION_HEADERS, caller_of
-from burnish.proxy.http.headers import RawHeaders, by_name, first, named_headers
+from burnish.proxy.http.headers import RawHeaders, encoding_of, first, named_headers, value_of
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
@@ -62,8 +62,8 @@ class Ending(ABC):
             self.outcome, self.error = outcome, error
 
     def first_byte(self) -> None:
-        if self.first_byte_s is None:
-            self.first_byte_s = time.perf_counter() - self.clock
+        """Called with the first piece of the answer."""
+        self.first_byte_s = time.perf_counter() - self.clock
 
     @property
     def total_s(self) -> float:
@@ -112,16 +112,16 @@ class Flight(Ending):
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
         self.status = response.status
-        headers = by_name(response.headers)
-        self.content_type = first(headers, b"content-type") or ""
-        self.content_encoding = (first(headers, b"content-encoding") or "").lower()
+        self.content_type = value_of(response.headers, b"content-type").decode("latin-1")
+        self.content_encoding = encoding_of(response.headers)
         added = [(COMPLETION_ID, self.id.encode())]
         if self.instruction_count is not None:
             added.append((INSTRUCTIONS, str(self.instruction_count).encode()))
         return added
 
     def tee(self, chunk: bytes) -> None:
-        self.first_byte()
+        if self.first_byte_s is None:
+            self.first_byte()
         self.captured_bytes += len(chunk)
         if self.captured_bytes <= CAPTURE_LIMIT_BYTES:
             self.chunks.append(chunk)
@@ -226,11 +226,12 @@ class PassthroughUnderWay(Ending):
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
         self.status = response.status
-        self._encoding = (first(by_name(response.headers), b"content-encoding") or "").lower()
+        self._encoding = encoding_of(response.headers)
         return []
 
     def tee(self, chunk: bytes) -> None:
-        self.first_byte()
+        if self.first_byte_s is None:
+            self.first_byte()
         self._response.add(chunk)
         if self._encoding and self._response.size <= PACKED_BYTES:
             self._packed.append(chunk)

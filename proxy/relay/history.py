@@ -16,10 +16,13 @@ from burnish.proxy.http.headers import Named, first
 from burnish.proxy.log.tree import SYSTEM_ROLES
 from burnish.proxy.relay.client import read_request
 from burnish.proxy.surfaces import ChatRequest, Surface
+from burnish.proxy.surfaces.items import COMMAND_PREFIX
 from burnish.proxy.surfaces.lenient import Json
 
 OWN_WORDS, COMMAND = PREFIX.encode(), b"/rl"
 """What a body contains if its history may have such traces."""
+REFERENCE = COMMAND_PREFIX.encode()
+"""What a body contains if it names such an answer by its id only."""
 MOST_LOOKUPS = 32
 """Commands of one history that are looked up in the log, latest first."""
 
@@ -27,6 +30,11 @@ MOST_LOOKUPS = 32
 class Ratings(Protocol):
     async def rated_in_chat(self, messages: list[Json], caller: str, session: str | None) -> bool:
         """True if the caller rated the last answer of a history by ``/rl``."""
+
+
+def may_hold_own_words(body: bytes) -> bool:
+    """Tell most bodies from those whose history has an answer of burnish's own."""
+    return OWN_WORDS in body or REFERENCE in body
 
 
 async def freed(
@@ -47,7 +55,7 @@ async def freed(
     if isinstance(items, list) and (kept := without_own_words(items)) is not None:
         body = {**body, surface.history: kept}
         request = surface.read(body)
-    lacking = surface.history and _lacks_an_answer(request.messages) and COMMAND in sent
+    lacking = COMMAND in sent and surface.history and _lacks_an_answer(request.messages)
     if lacking and (found := unanswered(request.messages)):
         caller = caller_of(headers), first(headers, *SESSION_HEADERS)
         if given := await _given(found[-MOST_LOOKUPS:], request.messages, ratings, *caller):

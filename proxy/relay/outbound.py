@@ -14,7 +14,6 @@ from starlette.types import Scope
 
 from burnish.proxy.client_headers import NO_KEYS, PREFIX, without_ours
 from burnish.proxy.errors import BurnishError
-from burnish.proxy.http import redirects
 from burnish.proxy.http.connection import Body, Inform
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import (
@@ -31,6 +30,7 @@ from burnish.proxy.http.headers import (
 from burnish.proxy.http.listener import INFORM, WITH_TRAILERS
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
+from burnish.proxy.http.redirects import REDIRECTS, check_redirect
 from burnish.proxy.http.sandbox import sandboxed
 from burnish.proxy.relay.routing import KEY_HEADERS, Target, placed
 from burnish.proxy.surfaces import Surface, surface_at, usual_path
@@ -56,9 +56,10 @@ class Outbound:
 
     async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
         headers, (address, path) = self._addressed(scope, target, raw_path)
-        if not isinstance(body, bytes) and (length := named_headers(scope).get(b"content-length")):
+        whole = body is None or isinstance(body, bytes)
+        if not whole and (length := named_headers(scope).get(b"content-length")):
             headers.append((b"content-length", length))
-        inform: Inform | None = scope.get("extensions", {}).get(INFORM)
+        inform: Inform | None = scope["extensions"].get(INFORM)
         response = await self._pool.send(
             scope["method"],
             address,
@@ -67,25 +68,28 @@ class Outbound:
             path=path,
             reuse=target.reuse_connections,
             inform=partial(_inform, inform) if inform else None,
-            trailers=None if isinstance(body, bytes | None) else partial(self._trailers, scope),
+            trailers=None if whole else partial(self._trailers, scope),
         )
-        try:
-            redirects.check(
-                response.status,
-                response.headers,
-                address + path,
-                completion=surface_at(scope["path"]) is not None,
-            )
-        except BurnishError:
-            response.close()
-            raise
+        if response.status in REDIRECTS:
+            completion = surface_at(scope["path"]) is not None
+            try:
+                check_redirect(response.headers, address + path, completion=completion)
+            except BurnishError:
+                response.close()
+                raise
         response.headers = sandboxed(without_ours(response.headers), scope)
         return response
 
     async def switch(self, scope: Scope, target: Target) -> DirectResponse:
         headers, (address, path) = self._addressed(scope, target, scope["raw_path"])
         response = await self._pool.switch(address, path, headers + SWITCH)
-        response.headers = without_ours(response.headers)
+        named = [(name.lower(), value) for name, value in response.headers]
+        kept = without_ours(named)
+        if response.switched:
+            kept = [
+                as_came for as_came, header in zip(response.headers, named, strict=True) if header in kept
+            ]
+        response.headers = kept
         return response
 
     def key_for(self, scope: Scope, target: Target) -> str | None:
@@ -102,9 +106,11 @@ class Outbound:
     def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, tuple[str, str]]:
         """Return the headers of a request, its server and its path there."""
         headers = self._guard.without_key(to_upstream(scope["headers"], PREFIX))
-        query = self._guard.query_without_key(scope["query_string"])
+        query = scope["query_string"]
+        if query:
+            query = self._guard.query_without_key(query)
         if target.table is not None:  # a cookie is of a server on this host, such as the main upstream's page
-            headers = [header for header in headers if header[0].lower() != b"cookie"]
+            headers = [header for header in headers if header[0] != b"cookie"]
         ours = target.authorization
         if ours and target.keep_caller_authorization:
             headers = [header for header in headers if not _holds_no_key(header)]
@@ -113,7 +119,7 @@ class Outbound:
                 ours = None
         if ours:
             own_header = _key_header(scope)
-            headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
+            headers = [(name, value) for name, value in headers if name not in CREDENTIALS]
             headers += _our_credentials(target, ours.encode(), own_header)
             if query and own_header == GOOGLE_KEY_HEADER:
                 query = b"&".join(each for each in query.split(b"&") if not each.startswith(QUERY_KEY))
@@ -125,13 +131,13 @@ class Outbound:
 
 def uncompressed(scope: Scope) -> Scope:
     """Return the scope of a request whose body goes out decompressed."""
-    headers = [header for header in scope["headers"] if header[0].lower() != b"content-encoding"]
+    headers = [header for header in scope["headers"] if header[0] != b"content-encoding"]
     return {**scope, "headers": headers, NAMED: by_name(headers)}
 
 
 def readable(scope: Scope) -> Scope:
     """Return the scope of a request whose answer burnish reads: it isn't to be compressed."""
-    headers = [header for header in scope["headers"] if header[0].lower() != b"accept-encoding"]
+    headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
     headers.append((b"accept-encoding", b"identity"))
     return {**scope, "headers": headers, NAMED: by_name(headers)}
 
@@ -160,7 +166,7 @@ def naming(
 
 def _holds_no_key(header: tuple[bytes, bytes]) -> bool:
     """Check for a key that stands for none: the client was given it because it insists on one."""
-    return header[0].lower() in CREDENTIALS and header[1].rpartition(b" ")[2] in _NO_KEYS
+    return header[0] in CREDENTIALS and header[1].rpartition(b" ")[2] in _NO_KEYS
 
 
 def _key_header(scope: Scope) -> bytes | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Protocol
@@ -19,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.proxy.access import Heard, heard_by, identity_of
 from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.client_headers import (
+    BEST_OF,
     COMPLETION_ID,
     SESSION_HEADERS,
     SUB_AGENT_HEADERS,
@@ -28,7 +30,7 @@ from burnish.proxy.client_headers import (
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Answer, exchanges, find_command
-from burnish.proxy.feedback.grammar import Command
+from burnish.proxy.feedback.grammar import Command, may_hold_command
 from burnish.proxy.http.carried import ROLLOUT, Carried
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
@@ -41,7 +43,7 @@ from burnish.proxy.relay.best_of import MEMBER, Try, chosen, finished, replay, w
 from burnish.proxy.relay.capturing import CHAT, Capturing
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
-from burnish.proxy.relay.history import Ratings, freed
+from burnish.proxy.relay.history import Ratings, freed, may_hold_own_words
 from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import Gist, gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
@@ -91,6 +93,7 @@ class Relay:
         apart: Apart,
     ) -> None:
         self._upstream = upstream
+        self._name = upstream.name
         self._outbound = Outbound(pool, guard)
         self._translator = Translator(self._outbound, guard, log.held_up_to, apart)
         self._capturing = Capturing(self._outbound, apart)
@@ -141,53 +144,57 @@ class Relay:
         packed = None
         if body is not sent:
             packed, scope = (scope, sent), uncompressed(scope)
-        kept, request = await freed(surface, parsed, request, body, ratings=self._log, headers=headers)
-        if command := find_command(request.messages):
-            await _send_local(send, await self._obey(command, surface, request, scope))
-            return
-        count = wanted(headers, parsed, self._config.reward.best_of_max)
+        kept, cut = parsed, set[int]()
+        has_own_words = may_hold_own_words(body)
+        if has_own_words or may_hold_command(body):
+            kept, request = await freed(surface, parsed, request, body, ratings=self._log, headers=headers)
+            if command := find_command(request.messages):
+                await _send_local(send, await self._obey(command, surface, request, scope))
+                return
+            cut = exchanges(request.messages) if has_own_words else cut
+        count = 1
+        if BEST_OF in headers or MEMBER in parsed:
+            count = wanted(headers, parsed, self._config.reward.best_of_max)
+            if MEMBER in kept:
+                kept = {name: value for name, value in kept.items() if name != MEMBER}
         if count > 1:
             _check_size(gist)
             await self._scores.score((), ())  # before anything is asked for in vain
-        if MEMBER in kept:
-            kept = {name: value for name, value in kept.items() if name != MEMBER}
-        cut = exchanges(request.messages)
         if gist:
             body = gist.changed or body
             packed = None if gist.changed else packed
         elif cut or request.after_command or kept is not parsed:
             body, packed = orjson.dumps(surface.without(kept, request, cut)), None
         carried: Carried | None = scope.get(ROLLOUT)
-        captures = (self._config.capture.tokens or carried is not None) and not scope.get(UNLOGGED)
+        captures = (carried is not None or self._config.capture.tokens) and not scope.get(UNLOGGED)
         asked = _asked(surface, headers, request.model, started_at, carried)
-        flights = [
-            Flight(
-                clock=clock,
-                id=new_completion_id(),
-                asked=asked,
-                model=(carried and carried.model) or request.model,
-                served=Served(self._upstream.name, model_served=request.model or ""),
-                body=body,
-                messages=request.messages,
-                params=request.params,
-                captures_tokens=captures,
-                threaded=request.previous is not None and "thread" in request.params,
-                packed=packed,
-                asks=gist.asks if gist else bool(request.messages),
-                named_at=gist.named_at if gist else None,
-                traceparent=first(headers, b"traceparent") if self._traced else None,
-            )
-            for _ in range(count)
-        ]
-        if count > 1:
-            await self._send_best(
-                [Try(flight, CAPTURE_LIMIT_BYTES // count) for flight in flights], scope, send
-            )
+        flight = Flight(
+            clock=clock,
+            id=new_completion_id(),
+            asked=asked,
+            model=(carried and carried.model) or request.model,
+            served=Served(self._name, model_served=request.model or ""),
+            body=body,
+            messages=request.messages,
+            params=request.params,
+            captures_tokens=captures,
+            threaded=request.previous is not None and "thread" in request.params,
+            packed=packed,
+            asks=gist.asks if gist else bool(request.messages),
+            named_at=gist.named_at if gist else None,
+            traceparent=first(headers, b"traceparent") if self._traced else None,
+        )
+        if count == 1:
+            await self._send_only(flight, scope, send)
         else:
-            await self._send_only(flights[0], scope, send)
+            flights = [flight] + [
+                replace(flight, id=new_completion_id(), chunks=[]) for _ in range(count - 1)
+            ]
+            tries = [Try(each, CAPTURE_LIMIT_BYTES // count) for each in flights]
+            await self._send_best(tries, scope, send)
 
     async def _send_only(self, flight: Flight, scope: Scope, send: Send) -> None:
-        unlogged = scope.get(UNLOGGED, False)
+        unlogged = UNLOGGED in scope and scope[UNLOGGED]
         if not unlogged:
             self.flights[flight.id] = flight
         try:
@@ -351,8 +358,8 @@ def _check_size(gist: Gist | None) -> None:
 
 
 def _retry_count(headers: Named) -> int:
-    value = first(headers, b"x-stainless-retry-count") or "0"
-    return int(value) if value.isdecimal() and len(value) <= RETRY_DIGITS else 0
+    value = headers.get(b"x-stainless-retry-count", b"")
+    return int(value) if value.isdigit() and len(value) <= RETRY_DIGITS else 0
 
 
 async def _send_local(send: Send, answer: LocalAnswer) -> None:

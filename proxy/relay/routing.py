@@ -207,7 +207,7 @@ class RemoteUpstream:
         if self._key:
             return with_key(self._urls[0], self._key)
         given = self._guard.without_key(headers)
-        return [(name, value) for name, value in given if name.lower() in FOR_A_LIST]
+        return [(name, value) for name, value in given if name in FOR_A_LIST]
 
     async def _models(self, url: str, headers: RawHeaders) -> list[dict[str, Any]]:
         address, path = placed(url, "/v1/models")
@@ -229,7 +229,7 @@ class RemoteUpstream:
         if self._key:
             setting = f"api_key in [upstreams.{self._table}]" if self._table else "upstream_api_key"
             return f"refuses burnish's {setting}"
-        given = any(name.lower() in CREDENTIALS for name, _ in headers)
+        given = any(name in CREDENTIALS for name, _ in headers)
         return f"{'refuses the key that' if given else 'needs a key, and none'} came with the request"
 
     def _up(self) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ class Translator:
     def _as_chat(self, scope: Scope, target: Target) -> Scope:
         """Return the scope of a request to the path of chat: key in Authorization, no compression."""
         given = self._guard.without_key(scope["headers"])
-        headers = [header for header in given if header[0].lower() not in NOT_IN_CHAT]
+        headers = [header for header in given if header[0] not in NOT_IN_CHAT]
         headers += [(b"accept-encoding", b"identity"), (b"content-type", b"application/json")]
         named = by_name(given)
         bearer, *keys = (named.get(name) for name in CREDENTIALS)

@@ -133,7 +133,7 @@ class Upstreams:
         return self._main.name
 
     def target(self, model: str | None, headers: RawHeaders) -> Coroutine[Any, Any, Target]:
-        if model is not None and (further := self._claiming(model)):
+        if self._further and model is not None and (further := self._claiming(model)):
             return further.target(model, headers)
         return self._main.target(model, headers)
 

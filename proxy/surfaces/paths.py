@@ -48,6 +48,7 @@ _SLASHES = re.compile("//+")
 
 _NOT_COMPLETIONS = (COUNT_TOKENS, COMPACT, INPUT_TOKENS, ":countTokens", SHOW)
 """Ends of paths that use a format and name a model, but aren't completions."""
+_COMPLETIONS = frozenset(path for path in _PATHS if not path.endswith(_NOT_COMPLETIONS))
 
 GOOGLE = re.compile(r"/v1(?:beta|alpha)/(?!openai/)|/ws/google\.")
 """Google's own paths, beside its copy of OpenAI's."""
@@ -61,7 +62,9 @@ _FAMILIES = (
 
 def surface_at(path: str, query: bytes = b"") -> Surface | None:
     """Return the format of requests to a path; None if it is unknown."""
-    return _PATHS.get(path) or _under_prefix(path) or Gemini.at(path, query)
+    if path in _PATHS:
+        return _PATHS[path]
+    return _under_prefix(path) or Gemini.at(path, query)
 
 
 def is_usual(path: str) -> bool:
@@ -80,6 +83,8 @@ def usual_path(path: str) -> str:
 
 def is_completion(path: str) -> bool:
     """Return whether requests to a path are completions, which are logged and can be rated."""
+    if path in _COMPLETIONS:
+        return True
     return surface_at(path) is not None and not path.rstrip("/").endswith(_NOT_COMPLETIONS)
 
 
