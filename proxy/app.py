@@ -59,7 +59,6 @@ from burnish.proxy.rollouts import Pins, Rollouts, rollout_routes
 from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.signals import Signals
 from burnish.proxy.status import Engine, Status, status_routes, summary
-from burnish.proxy.workers.hub import Hub, Services
 from burnish.training.reward_job import RewardJob
 
 logger = logging.getLogger(__name__)
@@ -73,12 +72,12 @@ PRUNE_EVERY_S = 600.0
 @asynccontextmanager
 async def running(
     config: Config, *, upgrades: bool = False, engine: ManagedEngine | None = None
-) -> AsyncIterator[tuple[App, Hub | None]]:
+) -> AsyncIterator[App]:
     """Start every part, yield the application, and stop the parts in reverse order.
 
-    With more than one worker, also yield the hub through which they answer. With ``upgrades``, burnish ends after an
-    upgrade, so that its service manager starts the new one. ``engine``: the upstream, if burnish started it. Raises
-    ConfigError, and EngineError if the embedded engine or its model isn't available.
+    With ``upgrades``, burnish ends after an upgrade, so that its service manager starts the new one. ``engine``: the
+    upstream, if burnish started it. Raises ConfigError, and EngineError if the embedded engine or its model isn't
+    available.
     """
     async with AsyncExitStack() as stack:
         observer = Observer.open(os.environ)
@@ -112,9 +111,6 @@ async def running(
         guard = Guard(config)
         _warn(config)
         opened = await stack.enter_async_context(learning(config, log, pool))
-        hub = Hub(log, observer.counts.refused, events) if config.workers > 1 else None
-        if hub:
-            observer.in_workers = hub.answering
         composed = partial(
             _routes_and_relay,
             config,
@@ -127,10 +123,9 @@ async def running(
             rewards=rewards,
             rollouts=rollouts,
             signals=signals,
-            hub=hub,
             engine=engine,
         )
-        app = App(guard, *composed(opened), rollouts, observer.counts.refused)
+        app = App(guard, *composed(opened), rollouts.carried, observer.counts.refused)
         await rollouts.use(*_pins(opened))
         if upgrades:
 
@@ -154,7 +149,7 @@ async def running(
 
             asking = asyncio.get_running_loop().create_task(_ask_until_known(reopen))
             stack.push_async_callback(cancelled, asking)
-        yield app, hub
+        yield app
 
 
 def _pins(opened: Learning | NotLearning) -> tuple[Pins | None, str]:
@@ -432,11 +427,10 @@ def _routes_and_relay(
     rewards: Rewards,
     rollouts: Rollouts,
     signals: Signals,
-    hub: Hub | None,
     engine: ManagedEngine | None,
 ) -> tuple[ASGIApp, ASGIApp]:
     learns = opened if isinstance(opened, Learning) else None
-    guard.knows_engine = known = isinstance(opened, Learning) or opened.known
+    guard.knows_engine = isinstance(opened, Learning) or opened.known
     parts = _Parts(
         config,
         guard,
@@ -464,16 +458,12 @@ def _routes_and_relay(
         log=log,
         answer=parts.answer,
         instructions=parts.instructions,
-        scores=rewards,
+        score=rewards.score,
         config=config,
         traced=observer.traces is not None,
     )
     observer.relays.add(relay)
-    own = own_application(_routes(parts, relay))
-    if hub:
-        route = (learns.base, learns.route) if learns else (None, None)
-        hub.use(Services(own, parts.answer, parts.instructions, rewards, rollouts, known, *route))
-    return own, relay
+    return own_application(_routes(parts, relay)), relay
 
 
 def _routes(parts: _Parts, relay: Relay) -> list[Route]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from burnish.proxy.access import IDENTITY, IN_ROLLOUT, Action, action_at, demand
 from burnish.proxy.client_headers import CALLER
 from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, InvalidRequest, NotFound
-from burnish.proxy.http.carried import ROLLOUT, Carriers, named_by
+from burnish.proxy.http.carried import ROLLOUT, Carried, named_by
 from burnish.proxy.http.carried import Named as NamedRollout
 from burnish.proxy.http.cors import is_preflight, preflight, readable
 from burnish.proxy.http.guard import Guard, crosses
@@ -54,12 +54,12 @@ class App:
         guard: Guard,
         own: ASGIApp,
         relay: ASGIApp,
-        rollouts: Carriers,
+        carried: Callable[[NamedRollout], Awaitable[Carried]],
         refused: Callable[[int], None],
     ) -> None:
-        """``refused`` is told the status of each error that leaves from here."""
+        """``carried`` returns an open rollout; ``refused`` gets the status of each error that leaves from here."""
         self._guard = guard
-        self._rollouts = rollouts
+        self._carried = carried
         self._refused = refused
         self._own = own
         self._relay = relay
@@ -130,7 +130,7 @@ class App:
             rollout = named_by(scope, headers)
             own = self._admit(scope, rollout)
             if rollout:
-                carried = scope[ROLLOUT] = await self._rollouts.carried(rollout)
+                carried = scope[ROLLOUT] = await self._carried(rollout)
                 name_caller(scope, carried.caller)
             await (self._own if own else self._relay)(scope, receive, noting_send)
         except BurnishError as error:

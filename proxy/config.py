@@ -119,13 +119,6 @@ class Config(BaseModel):
     models_preset: Path | None = Field(
         None, description="llama.cpp as upstream: the file passed to llama-server with --models-preset."
     )
-    workers: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Processes that answer requests. One handles thousands of requests per second; use more for "
-        "hundreds of streams at once, if there are cores to spare.",
-    )
     data_dir: Path = Field(
         default_factory=default_data_dir, description="Directory for the log, versions and jobs."
     )

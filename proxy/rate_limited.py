@@ -18,8 +18,6 @@ TRACE_CHARACTERS = 4_000
 CLOSE_LIMIT_S = 5.0
 # Shorter values are no keys, and a traceback without them would be unreadable.
 SECRET_CHARACTERS = 6
-ADMITTED = "admitted"
-"""The attribute of a record that a handler of this kind, in another process, has let through."""
 
 
 class RateLimited(logging.Handler):
@@ -47,7 +45,7 @@ class RateLimited(logging.Handler):
         return admitted
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING and not hasattr(record, ADMITTED) and not self._admits(record):
+        if record.levelno >= logging.WARNING and not self._admits(record):
             return
         if record.exc_info and record.exc_info[1] and not self._stopping:
             self._hand_over(record)

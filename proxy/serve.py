@@ -23,7 +23,6 @@ from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.managed_engine import with_engine
 from burnish.proxy.program_log import kept
 from burnish.proxy.surfaces import error_at
-from burnish.proxy.workers.hub import Hub, run_workers
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +67,14 @@ async def _serve(
         async with (
             with_clouds(config) as clouds,  # first: what is wrong there shows in seconds
             with_engine(clouds) as (served, engine),
-            running(served, upgrades=as_service, engine=engine) as (app, hub),
+            running(served, upgrades=as_service, engine=engine) as app,
         ):
-            if hub:
-                await _with_workers(hub, served, listener, ready)
-            else:
-                await _alone(app, served, listener, ready)
+            await _answer(app, served, listener, ready)
     finally:
         config.server_file.unlink(missing_ok=True)
 
 
-async def _alone(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def _answer(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
     server = server_of(app, config, error_at)
 
     def stop(*_: object) -> None:
@@ -97,13 +93,6 @@ async def _alone(app: App, config: Config, listener: socket.socket, ready: Calla
             each.listen(server.config.backlog)
         ready()
         await server.serve(sockets=sockets)
-
-
-async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
-    stopping = asyncio.Event()
-    for number in STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    await run_workers(hub, config, listener, stopping, ready)
 
 
 def _ask_for_descriptors() -> None:

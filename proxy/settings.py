@@ -33,6 +33,8 @@ NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objecti
 """Keys that lead elsewhere or run a program, like those of paths. Files of variables get copied and checked in."""
 RENAMED = {"instant": "instructions"}
 """Old names of keys. They are refused with the new name instead of being ignored."""
+REMOVED = {"workers": "burnish answers in one process, and several brought no more throughput"}
+"""Keys that are gone, and why. They are refused, whatever their value."""
 
 
 class Sources:
@@ -143,8 +145,8 @@ class Sources:
         return self._keys, (*parts, "") if len(parts) == 1 else (".".join(parts), "")
 
     def _refuse_if_misspelt(self, variable: str, key: str) -> None:
-        if new := RENAMED.get(key):
-            raise ConfigError(f"{variable}: the key {key!r} is now called {new!r}: rename it")
+        if fault := withdrawn(key):
+            raise ConfigError(f"{variable}: {fault}")
         if near := self._nearest(key):
             right = ENV_PREFIX + near.upper().replace(".", "__")
             raise ConfigError(f"there is no setting {variable}; did you mean {right}?")
@@ -153,8 +155,8 @@ class Sources:
         """Return what to do about a key of the file, such as "train.seeed"; None if there is such a key."""
         if self._is_known(*key.split(".")):
             return None
-        if new := RENAMED.get(key):
-            return f"the key {key!r} is now called {new!r}: rename it"
+        if fault := withdrawn(key):
+            return fault
         near, names = self._nearest(key), ", ".join(self._names(key))
         advice = f"did you mean {near!r}?" if near else f"the keys are: {names}"
         return f"unknown key {key!r}; {advice}"
@@ -184,6 +186,15 @@ class Sources:
         else:
             keys, _ = self._keys_of((*tables, key))
         return key in keys and _is_list_or_table(keys[key].annotation)
+
+
+def withdrawn(key: str) -> str | None:
+    """Return what to do about a key of an earlier burnish; None if there was none."""
+    if new := RENAMED.get(key):
+        return f"the key {key!r} is now called {new!r}: rename it"
+    if reason := REMOVED.get(key):
+        return f"there is no setting {key!r} any more: {reason}. Remove it"
+    return None
 
 
 def _is_path(annotation: Any) -> bool:

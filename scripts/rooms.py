@@ -99,7 +99,6 @@ ROOMS: Mapping[str, Room] = {
             "burnish.proxy.service",
             "burnish.proxy.signals",
             "burnish.proxy.translation",
-            "burnish.proxy.workers",
         ),
     ),
     # Hosts, converters and trainers with real engines. The proxy before them meets the same answers from the doubles
@@ -147,7 +146,6 @@ ROOMS: Mapping[str, Room] = {
             "burnish.proxy.page",
             "burnish.proxy.rewards",
             "burnish.proxy.service",
-            "burnish.proxy.workers",
         ),
     ),
     # Simulated users and agents in front of the small model: how ratings and rewards become lessons, versions and

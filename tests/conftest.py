@@ -40,7 +40,6 @@ LONGEST_FIRST = (
     "tests/bench/test_measure.py",
     "tests/proxy/service/test_init.py",
     "tests/proxy/test_memory.py",
-    "tests/proxy/test_workers.py",
     "tests/training/test_gguf_config.py",
     "tests/training/test_loop.py",
     "tests/training/test_rehearsal.py",

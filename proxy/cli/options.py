@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from burnish.proxy.cli.errors import WrongUsage
+from burnish.proxy.settings import withdrawn
+
 Host = Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")]
 Upstream = Annotated[
     str | None,
@@ -47,7 +50,15 @@ EngineArgs = Annotated[
     str | None,
     typer.Option(help='With --engine: its further options in one text, e.g. "--max-model-len 8192".'),
 ]
-Workers = Annotated[int | None, typer.Option(help="Processes that answer requests [1].")]
 DataDir = Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")]
 NoTrain = Annotated[bool, typer.Option("--no-train", help="Never train; only forward and log requests.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="Configuration file (TOML).")]
+
+
+def _refuse(option: typer.CallbackParam, value: str | None) -> None:
+    if value is not None:
+        raise WrongUsage(f"--{option.name}: {withdrawn(str(option.name))}")
+
+
+Withdrawn = Annotated[str | None, typer.Option(hidden=True, callback=_refuse)]
+"""An option of an earlier burnish. It's refused with the reason, also in the unit of a service."""

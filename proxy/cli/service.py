@@ -24,7 +24,7 @@ from burnish.proxy.cli.options import (
     NoTrain,
     Parallel,
     Upstream,
-    Workers,
+    Withdrawn,
 )
 from burnish.proxy.cli.terminal import Json, console, printed_json
 from burnish.proxy.errors import ConfigError
@@ -47,7 +47,7 @@ def install(
     engine: Engine = None,
     engine_python: EnginePython = None,
     engine_args: EngineArgs = None,
-    workers: Workers = None,
+    workers: Withdrawn = None,
     data_dir: DataDir = None,
     no_train: NoTrain = False,
     config: ConfigFile = None,
@@ -70,7 +70,6 @@ def install(
         "engine": engine,
         "engine_python": engine_python,
         "engine_args": engine_args,
-        "workers": workers,
         "data_dir": data_dir,
         "train": {"enabled": False} if no_train else None,
     }

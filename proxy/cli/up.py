@@ -30,7 +30,7 @@ from burnish.proxy.cli.options import (
     NoTrain,
     Parallel,
     Upstream,
-    Workers,
+    Withdrawn,
 )
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
@@ -49,7 +49,7 @@ def up(
     engine: Engine = None,
     engine_python: EnginePython = None,
     engine_args: EngineArgs = None,
-    workers: Workers = None,
+    workers: Withdrawn = None,
     data_dir: DataDir = None,
     train_after: Annotated[
         int | None,
@@ -74,7 +74,6 @@ def up(
         "engine": engine,
         "engine_python": engine_python,
         "engine_args": engine_args,
-        "workers": workers,
         "data_dir": data_dir,
         "log_level": log_level,
         "train": {"enabled": False} if no_train else None,

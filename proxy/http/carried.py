@@ -6,7 +6,7 @@ Unmodified agents can be given a base URL and a key, and nothing else. IDs can b
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from starlette.types import Scope
 
@@ -31,11 +31,6 @@ class Carried(NamedTuple):
     """The name of the version that answers; None: the model that the request names."""
     caller: str
     """Who began it. What its requests name as their user proves nothing."""
-
-
-class Carriers(Protocol):
-    async def carried(self, named: Named) -> Carried:
-        """Return an open rollout. Raises NotFound, Unauthorized (a wrong proof), and Conflict if it has ended."""
 
 
 class Named(NamedTuple):

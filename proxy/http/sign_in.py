@@ -4,8 +4,7 @@ A browser sends a cookie to every port of a host, so another server there can re
 to one origin, but scripts can read it. So the cookie is httpOnly, the proof is in that storage, and neither counts
 alone. Another site can't send the proof either, so it can't use the cookie (CSRF).
 
-Both are made from the key that somebody signed in with. They end with that key, and hold after a restart and in every
-worker.
+Both are made from the key that somebody signed in with. They end with that key, and hold after a restart.
 """
 
 from __future__ import annotations

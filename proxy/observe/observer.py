@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -32,8 +32,6 @@ class Observer:
         self.traces = traces
         self.relays: WeakSet[Relay] = WeakSet()
         """The relay that takes new requests, and those that still answer old ones."""
-        self.in_workers: Callable[[], int] = int
-        """Returns how many completions the workers are answering."""
 
     @classmethod
     def open(cls, environment: Mapping[str, str]) -> Observer:
@@ -47,7 +45,7 @@ class Observer:
 
     def in_flight(self) -> int:
         """Return how many completions are being answered. On the event loop."""
-        return sum(relay.in_flight for relay in self.relays) + self.in_workers()
+        return sum(relay.in_flight for relay in self.relays)
 
     def stored(self, entry: Stored) -> None:
         """Count what the log has stored; on its writer thread, so it must be quick."""

@@ -25,7 +25,7 @@ from burnish.proxy.http.listener import ENDLESS
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.page.paths import EVENTS
 from burnish.proxy.page.stream import Pages
-from burnish.proxy.page.under_way import News, UnderWay
+from burnish.proxy.page.under_way import UnderWay
 from burnish.proxy.records import Feedback, Passthrough
 from burnish.proxy.relay.flight import Flight
 
@@ -70,13 +70,9 @@ class Events:
     """Watches burnish for its open pages."""
 
     def __init__(self, flights: Callable[[], Iterable[Flight]]) -> None:
-        """``flights`` returns the answers that this process is giving."""
+        """``flights`` returns the answers that burnish is giving."""
         self._pages = Pages(burnish.__version__)
         self._under_way = UnderWay(flights)
-        self._in_workers: dict[object, set[str]] = {}
-        """IDs of the answers that each worker is giving."""
-        self.watch_workers: Callable[[bool], None] = lambda on: None
-        """Called when somebody begins to watch, and when nobody does any more."""
         self._sources: Sources | None = None
         self._changed: dict[str, None] = {}
         """Completions whose rows pages don't have."""
@@ -157,20 +153,6 @@ class Events:
         if self._watching:
             self._pages.start_over()
 
-    def news(self, worker: object, news: News) -> None:
-        """Report what a worker has seen of its answers."""
-        if self._watching is None:
-            return
-        known = self._in_workers.setdefault(worker, set())
-        known.update(answer["id"] for answer in news.began)
-        known.difference_update(news.ended)
-        self._take(news)
-
-    def worker_ended(self, worker: object) -> None:
-        if lost := self._in_workers.pop(worker, None):
-            self._pages.ended(lost)
-            self._pages.send("erased", {"ids": sorted(lost)})
-
     # -- watching ------------------------------------------------------------------------------------------------------
 
     async def _follow(self, last_seen: str | None, write: Callable[[bytes], Awaitable[None]]) -> None:
@@ -179,7 +161,6 @@ class Events:
             self._resting = None
         if self._watching is None:
             self._watching = self._loop.create_task(self._watch())
-            self.watch_workers(True)
         try:
             await self._pages.follow(last_seen, write)
         finally:
@@ -191,10 +172,8 @@ class Events:
         if self._watching and not self._pages.open:
             self._watching.cancel()
             self._watching = None
-            self.watch_workers(False)
             self._pages.close()
             self._under_way.forget()
-            self._in_workers.clear()
             self._changed.clear()
             self._rated.clear()
             self._last_status = None
@@ -205,11 +184,7 @@ class Events:
                 group.create_task(_repeated(step))
 
     async def _texts(self) -> float:
-        self._take(self._under_way.look())
-        self._pages.flush()
-        return LOOK_S
-
-    def _take(self, news: News) -> None:
+        news = self._under_way.look()
         for answer in news.began:
             self._pages.began(answer)
         for name, added in news.added.items():
@@ -217,6 +192,8 @@ class Events:
         if news.ended:
             self._pages.flush()
             self._pages.ended(news.ended)
+        self._pages.flush()
+        return LOOK_S
 
     async def _rows(self) -> float:
         if self._sources is None:

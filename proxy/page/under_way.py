@@ -43,7 +43,7 @@ class _Seen:
 
 
 class UnderWay:
-    """The answers of this process."""
+    """The answers that burnish is giving."""
 
     def __init__(self, flights: Callable[[], Iterable[Flight]]) -> None:
         self._flights = flights

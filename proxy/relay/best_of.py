@@ -22,7 +22,7 @@ from burnish.proxy.http.origin import UpstreamCut
 from burnish.proxy.records import Completion
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.rewards.replies import written
-from burnish.proxy.rewards.scores import Scored, Scores, Written
+from burnish.proxy.rewards.scores import Score, Scored, Written
 from burnish.proxy.surfaces import SURFACES
 
 MEMBER = "burnish_best_of"
@@ -103,7 +103,7 @@ def waiting(scope: Scope) -> Scope:
 
 
 async def chosen(
-    tries: Sequence[Try], messages: Sequence[dict[str, Any]], scores: Scores
+    tries: Sequence[Try], messages: Sequence[dict[str, Any]], score: Score
 ) -> tuple[Try, Scored | None]:
     """Score the answers and return the best one; if none is whole, the first one that says anything.
 
@@ -116,7 +116,7 @@ async def chosen(
         if said := next((each for each in tries if each.messages and each.error is None), None):
             return said, None
         raise next(filter(None, (each.error for each in tries)), BurnishError("no answer came"))
-    scored = await scores.score(messages, [reply for _, reply in whole])
+    scored = await score(messages, [reply for _, reply in whole])
     for (each, _), reward in zip(whole, scored.rewards, strict=True):
         each.reward = reward
     able = [(each.reward, each) for each, _ in whole if each.reward is not None]

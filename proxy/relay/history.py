@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -15,6 +15,7 @@ from burnish.proxy.feedback.own_words import PREFIX, without_own_words
 from burnish.proxy.http.headers import Named, first
 from burnish.proxy.log.tree import SYSTEM_ROLES
 from burnish.proxy.relay.client import read_request
+from burnish.proxy.relay.log import Log
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.items import COMMAND_PREFIX
 from burnish.proxy.surfaces.lenient import Json
@@ -25,11 +26,6 @@ REFERENCE = COMMAND_PREFIX.encode()
 """What a body contains if it names such an answer by its id only."""
 MOST_LOOKUPS = 32
 """Commands of one history that are looked up in the log, latest first."""
-
-
-class Ratings(Protocol):
-    async def rated_in_chat(self, messages: list[Json], caller: str, session: str | None) -> bool:
-        """True if the caller rated the last answer of a history by ``/rl``."""
 
 
 def may_hold_own_words(body: bytes) -> bool:
@@ -43,7 +39,7 @@ async def freed(
     request: ChatRequest,
     sent: bytes,
     *,
-    ratings: Ratings,
+    log: Log,
     headers: Named,
 ) -> tuple[Json, ChatRequest]:
     """Return a body and its request without answers of burnish's own beside the assistant's words.
@@ -58,13 +54,13 @@ async def freed(
     lacking = COMMAND in sent and surface.history and _lacks_an_answer(request.messages)
     if lacking and (found := unanswered(request.messages)):
         caller = caller_of(headers), first(headers, *SESSION_HEADERS)
-        if given := await _given(found[-MOST_LOOKUPS:], request.messages, ratings, *caller):
+        if given := await _given(found[-MOST_LOOKUPS:], request.messages, log, *caller):
             body = surface.without(body, request, given)
             request = surface.read(body)
     return body, request
 
 
-async def cleaned(surface: Surface, path: str, body: bytes, *, ratings: Ratings, headers: Named) -> bytes:
+async def cleaned(surface: Surface, path: str, body: bytes, *, log: Log, headers: Named) -> bytes:
     """Return a body that counts or sums up a conversation, without ``/rl`` and burnish's own words.
 
     The same object if it has none of them, or can't be read, which the upstream judges.
@@ -75,7 +71,7 @@ async def cleaned(surface: Surface, path: str, body: bytes, *, ratings: Ratings,
         parsed, request = read_request(surface, path, body)
     except InvalidRequest:
         return body
-    kept, request = await freed(surface, parsed, request, body, ratings=ratings, headers=headers)
+    kept, request = await freed(surface, parsed, request, body, log=log, headers=headers)
     cut = exchanges(request.messages) | command_at(request.messages)
     if not cut and not request.after_command and kept is parsed:
         return body
@@ -95,13 +91,13 @@ def _lacks_an_answer(messages: Sequence[dict[str, Any]]) -> bool:
 
 
 async def _given(
-    found: Sequence[int], messages: list[dict[str, Any]], ratings: Ratings, caller: str, session: str | None
+    found: Sequence[int], messages: list[dict[str, Any]], log: Log, caller: str, session: str | None
 ) -> set[int]:
     try:
         return {
             index
             for index in found
-            if await ratings.rated_in_chat(without_command(messages[: index + 1]), caller, session)
+            if await log.rated_in_chat(without_command(messages[: index + 1]), caller, session)
         }
     except Unavailable:
         return set()  # an answer is worth more than a clean history

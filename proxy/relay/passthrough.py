@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -21,12 +20,12 @@ from burnish.proxy.http.connection import Body
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
-from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.answers import WholeAnswer
 from burnish.proxy.relay.client import Client, answered, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.flight import PassthroughUnderWay
-from burnish.proxy.relay.history import Ratings, cleaned
+from burnish.proxy.relay.history import cleaned
 from burnish.proxy.relay.large import model_in, reading
+from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.models import PATH as MODELS
 from burnish.proxy.relay.models import ModelList
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
@@ -43,13 +42,6 @@ Naming = Callable[[Target, bytes], tuple[bytes, bytes]]
 """Returns path and body as a target needs them, of a path."""
 
 
-class Captures(Ratings, Protocol):
-    """The log, as this part of the relay needs it."""
-
-    def capture(self, entry: Completion | Passthrough) -> None:
-        """Take a record; returns at once."""
-
-
 class PassthroughRelay:
     """The part of the relay that does not read what it passes on."""
 
@@ -58,7 +50,7 @@ class PassthroughRelay:
         outbound: Outbound,
         translator: Translator,
         upstream: Upstreams,
-        log: Captures,
+        log: Log,
         *,
         config: Config,
         apart: Apart,
@@ -98,7 +90,7 @@ class PassthroughRelay:
         try:
             body = await unpacked(sent, headers, limit)
             if scope["path"] != SHOW:
-                body = await cleaned(surface, scope["path"], body, ratings=self._log, headers=headers)
+                body = await cleaned(surface, scope["path"], body, log=self._log, headers=headers)
             find = partial(model_in, surface, body)
             model, named_at = await reading(self._apart, find) if len(body) > LARGE_BYTES else find()
         except InvalidRequest as fault:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -37,21 +36,22 @@ from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.ids import completion_id as new_completion_id
-from burnish.proxy.instructions.instructions import Addition
+from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.best_of import MEMBER, Try, chosen, finished, replay, waiting, wanted
 from burnish.proxy.relay.capturing import CHAT, Capturing
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
-from burnish.proxy.relay.history import Ratings, freed, may_hold_own_words
+from burnish.proxy.relay.history import freed, may_hold_own_words
 from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import Gist, gist_of, reading, with_system
+from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
-from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
+from burnish.proxy.relay.passthrough import PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target
-from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
+from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
-from burnish.proxy.rewards.scores import Scores
+from burnish.proxy.rewards.scores import Score
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.lenient import Json
@@ -61,18 +61,6 @@ from burnish.proxy.surfaces.writing import LocalAnswer
 RETRY_DIGITS = 4
 """More are no number of retries."""
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
-
-
-class Log(Captures, Ratings, Protocol):
-    async def held_up_to(self, name: str, caller: str, session: str | None) -> Held | None:
-        """Return what came before, up to a response; None if the caller has no such response."""
-
-
-class Instructions(Protocol):
-    on: bool
-
-    async def addition(self, caller: str, version: int | None, heard: Heard) -> Addition | None:
-        """Return the addition to the system prompt of a caller that a version answers."""
 
 
 class Relay:
@@ -87,7 +75,7 @@ class Relay:
         log: Log,
         answer: Answer,
         instructions: Instructions,
-        scores: Scores,
+        score: Score,
         config: Config,
         traced: bool,
         apart: Apart,
@@ -104,7 +92,7 @@ class Relay:
         self._log = log
         self._answer = answer
         self._instructions = instructions
-        self._scores = scores
+        self._score = score
         self._config = config
         self._traced = traced
         self.in_flight = 0
@@ -147,7 +135,7 @@ class Relay:
         kept, cut = parsed, set[int]()
         has_own_words = may_hold_own_words(body)
         if has_own_words or may_hold_command(body):
-            kept, request = await freed(surface, parsed, request, body, ratings=self._log, headers=headers)
+            kept, request = await freed(surface, parsed, request, body, log=self._log, headers=headers)
             if command := find_command(request.messages):
                 await _send_local(send, await self._obey(command, surface, request, scope))
                 return
@@ -159,7 +147,7 @@ class Relay:
                 kept = {name: value for name, value in kept.items() if name != MEMBER}
         if count > 1:
             _check_size(gist)
-            await self._scores.score((), ())  # before anything is asked for in vain
+            await self._score((), ())  # before anything is asked for in vain
         if gist:
             body = gist.changed or body
             packed = None if gist.changed else packed
@@ -216,7 +204,7 @@ class Relay:
         try:
             async with Client(scope) as client:
                 await asyncio.gather(*(self._try(each, waiting(scope)) for each in tries))
-                sent, scored = await chosen(tries, tries[0].flight.messages, self._scores)
+                sent, scored = await chosen(tries, tries[0].flight.messages, self._score)
                 client.begun = True
                 await replay(sent, len(tries), send)
         except BurnishError as error:

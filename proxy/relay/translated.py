@@ -29,6 +29,7 @@ from burnish.proxy.ids import unguessable_id
 from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import reading
+from burnish.proxy.relay.log import Held
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, Sender, append_members, naming
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
@@ -61,10 +62,8 @@ ERROR_BYTES = 1024 * 1024
 OPENAI = (".openai.com", ".openai.azure.com")
 
 
-Held = tuple[list[dict[str, Any]], dict[str, Any]]
-"""The messages up to a response, and the response; and the parameters of its request."""
 HeldUpTo = Callable[[str, str, str | None], Awaitable[Held | None]]
-"""Finds them by the ID of the response or of one of its items, caller and session."""
+"""Finds what came before by the ID of the response or of one of its items, caller and session."""
 
 
 class Translator:

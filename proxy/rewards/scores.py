@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 
 class Written(NamedTuple):
@@ -23,10 +23,8 @@ class Scored(NamedTuple):
     """None: what it said was no number."""
 
 
-class Scores(Protocol):
-    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
-        """Score replies to a conversation; no replies: only find out whether a model is on.
+Score = Callable[[Sequence[dict[str, Any]], Sequence[Written]], Awaitable[Scored]]
+"""Scores replies to a conversation; no replies: only finds out whether a model is on.
 
-        Raises Conflict if none is, and Unavailable.
-        """
-        ...
+Raises Conflict if none is, and Unavailable.
+"""

@@ -12,7 +12,7 @@ from typing import Any
 from burnish.adapters.hosts.ollama_store import STORE
 from burnish.proxy.config import Config, default_config_file, load_config
 from burnish.proxy.errors import ConfigError, ServiceError
-from burnish.proxy.settings import ENV_PREFIX
+from burnish.proxy.settings import ENV_PREFIX, withdrawn
 
 CARRIED = (
     "BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT",
@@ -20,9 +20,8 @@ CARRIED = (
 )  # fmt: skip
 """Variables of the shell that a service gets too: they say where burnish finds its files."""
 OPTIONS = (
-    *("host", "port", "upstream", "model", "context", "parallel", "engine", "engine_python", "engine_args"),
-    *("workers", "data_dir"),
-)
+    "host", "port", "upstream", "model", "context", "parallel", "engine", "engine_python", "engine_args", "data_dir",
+)  # fmt: skip
 STOP_S = 75
 """How long answers under way may go on when a service stops: any login waits 90 s for its programs."""
 END_S = 15
@@ -44,11 +43,16 @@ def command(flags: Mapping[str, Any], file: Path | None) -> list[str]:
 
 
 def read_back(line: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
-    """Return the flags and the configuration file of a command."""
+    """Return the flags and the configuration file of a command. Raises ConfigError for an option that is gone."""
     given = [each for each in line[line.index("up") + 1 :] if each != NO_TRAIN]
     found: dict[str, Any] = {
         name[2:].replace("-", "_"): value for name, value in zip(given[::2], given[1::2], strict=True)
     }
+    if fault := next(filter(None, map(withdrawn, found)), None):
+        raise ConfigError(
+            f"the service was installed with an option that is gone. {fault}: run `burnish service "
+            "install` again, with your other options"
+        )
     file = found.pop("config", None)
     if NO_TRAIN in line:
         found["train"] = {"enabled": False}

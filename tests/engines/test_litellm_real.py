@@ -308,9 +308,7 @@ async def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
             pass
 
 
-async def test_one_provider_is_the_only_upstream_in_several_processes_and_in_burnishs_own_environment(
-    tmp_path: Path,
-) -> None:
+async def test_one_provider_is_the_only_upstream_in_burnishs_own_environment(tmp_path: Path) -> None:
     """As `burnish up --upstream litellm:openai/gpt` with the extra, and the provider's usual variables."""
     said = reply(completion("Rain."))
     async with upstream(said) as server:
@@ -320,7 +318,7 @@ async def test_one_provider_is_the_only_upstream_in_several_processes_and_in_bur
             "BURNISH_UPSTREAM": "litellm:openai/gpt",
         }
         program = (str(LITELLM_PYTHON), "-m", "burnish")
-        up = running(tmp_path, "--workers", "2", env=variables, program=program)
+        up = running(tmp_path, env=variables, program=program)
         async with (
             in_thread(up) as burnish,
             httpx.AsyncClient(base_url=burnish.url, timeout=within(60)) as http,

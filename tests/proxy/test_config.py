@@ -131,6 +131,7 @@ def test_a_wrong_table_of_an_upstream_is_named_with_the_fix(tables: dict[str, An
         ("yellow = 1", "the keys are: host, port"),
         ("port = = 1", "not valid TOML"),
         ("instant = true", "'instant' is now called 'instructions'"),
+        ("workers = 1", "burnish.toml: there is no setting 'workers' any more: .*one process.*Remove it"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
@@ -179,6 +180,7 @@ def test_raters_are_weighed_in_file_and_environment(tmp_path: Path, monkeypatch:
     ("name", "text", "says"),
     [
         ("BURNISH_INSTANT", "true", "BURNISH_INSTANT: the key 'instant' is now called 'instructions'"),
+        ("BURNISH_WORKERS", "2", "BURNISH_WORKERS: there is no setting 'workers' any more: .*one process"),
         ("BURNISH_ALLOWED_HOSTS", "box.lan", "BURNISH_ALLOWED_HOSTS must be JSON.*box.lan"),
         ("BURNISH_PRT", "4", "no setting BURNISH_PRT; did you mean BURNISH_PORT"),
         ("BURNISH_TRAIN__MIN_RATING", "4", "did you mean BURNISH_TRAIN__MIN_RATINGS"),

@@ -244,7 +244,7 @@ async def test_requests_during_a_long_restart_are_told_to_come_again(
     given = load_config({"data_dir": tmp_path / "data", "train": {"base": str(weights)}})
     config = given.before_own(engine.url, None, "smollm2", None)
     async with (
-        running_app(config) as (app, _),
+        running_app(config) as app,
         run(server_of(app, config, error_at)) as url,
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
     ):

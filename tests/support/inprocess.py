@@ -31,7 +31,7 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
     An upstream is not asked what it is unless a test wants that (``engine="auto"``).
     """
     config = load_config({"data_dir": tmp_path / "data", "engine": "none", **flags})
-    async with running(config) as (app, _), run(server_of(app, config, error_at)) as url:
+    async with running(config) as app, run(server_of(app, config, error_at)) as url:
         yield url, app
 
 

@@ -183,7 +183,7 @@ async def test_stopping_burnish_does_not_wait_for_a_websocket(tmp_path: Path) ->
         port = next(iter(upstream.sockets)).getsockname()[1]
         settings = {"upstream": f"http://127.0.0.1:{port}", "data_dir": tmp_path / "data", "engine": "none"}
         config = load_config(settings)
-        async with running(config) as (app, _), asyncio.timeout(within(30)):
+        async with running(config) as app, asyncio.timeout(within(30)):
             server = server_of(app, config, error_at)
             async with run(server) as url:
                 server.config.timeout_graceful_shutdown = None  # whatever it waits for, it waits for ever

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import httpx
-import pytest
 
 from burnish.proxy.log.files import back_up
 from tests.support.burnish import in_thread, running, start
@@ -97,11 +96,10 @@ async def test_a_log_that_is_deleted_just_before_burnish_stops_is_written_again(
     assert rated(database) == 1
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-async def test_a_killed_burnish_has_lost_nothing_of_a_deleted_log(tmp_path: Path, workers: str) -> None:
+async def test_a_killed_burnish_has_lost_nothing_of_a_deleted_log(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with upstream(SCRIPT) as server:
-        settings = {"BURNISH_UPSTREAM": server.url, "BURNISH_ENGINE": "none", "BURNISH_WORKERS": workers}
+        settings = {"BURNISH_UPSTREAM": server.url, "BURNISH_ENGINE": "none"}
         first = await asyncio.to_thread(start, data, env=settings)
         try:
             async with httpx.AsyncClient(base_url=first.url, trust_env=False, timeout=within(60)) as http:

@@ -241,7 +241,7 @@ async def test_only_who_may_read_the_log_may_watch(tmp_path: Path) -> None:
 
 async def test_an_open_page_doesnt_hold_burnish_up_when_it_stops(tmp_path: Path) -> None:
     config = load_config({"upstream": "http://127.0.0.1:9", "data_dir": tmp_path / "data", "engine": "none"})
-    async with AsyncExitStack() as pages, running(config) as (app, _), asyncio.timeout(within(30)):
+    async with AsyncExitStack() as pages, running(config) as app, asyncio.timeout(within(30)):
         server = server_of(app, config, error_at)
         async with run(server) as url:
             server.config.timeout_graceful_shutdown = None  # whatever it waits for, it waits for ever

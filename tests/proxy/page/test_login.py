@@ -11,10 +11,9 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tests.support.burnish import in_thread, running
 from tests.support.inprocess import behind, listening
 from tests.support.patience import within
-from tests.support.upstream import completion, reply, upstream
+from tests.support.upstream import completion, reply
 
 BOTH = {"api_key": "caller", "admin_key": "root"}
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is tea?"}]}
@@ -245,20 +244,3 @@ async def test_many_sign_ins_hold_side_by_side(tmp_path: Path) -> None:
             await asyncio.gather(*(one(key) for key in ("caller", "root") * 4))
             == ["api_key", "admin_key"] * 4
         )
-
-
-async def test_it_holds_in_every_worker(tmp_path: Path) -> None:
-    env = {"BURNISH_ENGINE": "none", "BURNISH_API_KEY": "caller", "BURNISH_ADMIN_KEY": "root"}
-    async with upstream(reply(completion())) as engine:
-        flags = ("--workers", "2", "--upstream", engine.url, "--model", "mock")
-        async with in_thread(running(tmp_path / "data", *flags, env=env)) as burnish:
-            async with httpx.AsyncClient(base_url=burnish.url, timeout=within(60)) as browser:
-                signed = await sign_in(browser, "root")
-            for _ in range(8):  # a connection each, so that any worker may answer
-                async with httpx.AsyncClient(
-                    base_url=burnish.url, cookies=browser.cookies, timeout=within(60)
-                ) as again:
-                    assert (await who(again, signed))["key"] == "admin_key"
-                    query = {"proof": signed["x-burnish-page"]}
-                    async with again.stream("GET", "/burnish/events", params=query) as events:
-                        assert events.headers["content-type"].startswith("text/event-stream")

@@ -100,7 +100,7 @@ async def test_a_plain_completion_takes_few_calls(tmp_path: Path, monkeypatch: p
     threading.setprofile(calls)
     config = load_config({"data_dir": tmp_path, "engine": "none", "upstream": "http://127.0.0.1:9"})
     try:
-        async with running(config) as (app, _):
+        async with running(config) as app:
             for number in range(COMPLETIONS):  # what is made once
                 scope, receive = request(number)
                 await app(scope, receive, ignore)

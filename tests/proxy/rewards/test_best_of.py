@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import orjson
 import pytest
@@ -15,12 +14,10 @@ import pytest
 from burnish.adapters.rewards import Ensemble
 from burnish.adapters.rewards.ensemble import Ridges
 from burnish.proxy.apart import LARGE_BYTES
-from tests.support.burnish import in_thread, running
 from tests.support.chat_wire import called, chunks, whole
 from tests.support.inprocess import behind, logged
-from tests.support.patience import within
 from tests.support.rated import ask, keep_model, learnt_ensemble, parrot, saying, sentence
-from tests.support.upstream import Script, completion, reply, stream, upstream
+from tests.support.upstream import Script, completion, reply, stream
 
 BEST_OF = "x-burnish-best-of"
 
@@ -229,24 +226,3 @@ async def test_a_setting_says_how_many_answers_one_may_ask_for(tmp_path: Path, m
         assert refused.status_code == 400
         assert f"from 1 to {most} (reward.best_of_max)" in refused.json()["error"]["message"]
         assert server.requests == []
-
-
-async def test_workers_ask_the_process_that_has_the_model(tmp_path: Path) -> None:
-    keep_model(tmp_path / "data")
-    said = texts(False, True, False)
-    async with upstream(answering(said)) as server:
-        program = running(
-            tmp_path / "data", "--upstream", server.url, "--no-train", "--workers", "2", "--engine", "none"
-        )
-        async with (
-            in_thread(program) as burnish,
-            httpx.AsyncClient(base_url=burnish.url, timeout=within(60)) as client,
-        ):
-            answer = await ask(client, "Tell me.", headers={BEST_OF: "3"})
-            assert answer.json()["choices"][0]["message"]["content"] == said[1]
-            assert {row["best_of"] for row in await logged(client)} == {
-                answer.headers["x-burnish-completion-id"]
-            }
-            await client.post("/burnish/reward/off", json={})
-            refused = await ask(client, "Tell me.", headers={BEST_OF: "3"})
-            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reward_model")

@@ -104,15 +104,14 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
         yield manager
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "2")])
-def test_clients_wait_while_burnish_starts_again(manager: Manager, options: tuple[str, ...]) -> None:
-    manager.start(*options)
+def test_clients_wait_while_burnish_starts_again(manager: Manager) -> None:
+    manager.start()
     assert manager.healthy()
     for number in (signal.SIGTERM, signal.SIGKILL):
         manager.kill(number)
         with socket.create_connection(("127.0.0.1", manager.port), timeout=LIMIT_S) as waiting:
             waiting.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            manager.start(*options)
+            manager.start()
             assert waiting.recv(12) == b"HTTP/1.1 200"
 
 
