@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from burnish.adapters.errors import EngineError, UnknownVersion
 from burnish.adapters.hosts.base import Endpoint
@@ -60,35 +59,10 @@ class Lease:
         self.release()
 
 
-class OtherProcesses(Protocol):
-    """Other processes that lease versions, each by the last route that it received."""
-
-    def changed(self) -> None:
-        """Send them the route, which has changed."""
-
-    def in_flight(self, version: int) -> int:
-        """Return the number of their leases on a version."""
-
-    async def seen(self) -> None:
-        """Return when all of them have received the present route."""
-
-
-class _NoOtherProcesses:
-    def changed(self) -> None:
-        pass
-
-    def in_flight(self, version: int) -> int:
-        return 0
-
-    async def seen(self) -> None:
-        pass
-
-
 class LiveRoute:
     """The versions that requests can get, and the one that they get unless they name another."""
 
     def __init__(self) -> None:
-        self.others: OtherProcesses = _NoOtherProcesses()
         self._live: Endpoint | None = None
         self._resident: dict[int, Endpoint] = {}
         """The least recently used first."""
@@ -112,21 +86,8 @@ class LiveRoute:
         return dict(self._resident)
 
     def in_flight(self, version: int) -> int:
-        """Return the number of leases on a version, in all processes."""
-        return self._leases[version] + self.others.in_flight(version)
-
-    def leases(self) -> Counter[int]:
-        """Return the number of leases of this process, by version."""
-        return self._leases.copy()
-
-    def use_changed(self) -> None:
-        """Called when the first request starts on a version, and when its last one ends; for subclasses."""
-
-    def follow(self, live: Endpoint | None, resident: Sequence[Endpoint]) -> None:
-        """Take over the route of another process; leases stay."""
-        self._resident = {endpoint.version: endpoint for endpoint in resident}
-        self._live = live
-        (self._is_live.set if live else self._is_live.clear)()
+        """Return the number of leases on a version."""
+        return self._leases[version]
 
     def lease(self) -> Lease:
         """Lease the live version. Raises EngineError while there is none: see ``wait_live``."""
@@ -146,12 +107,10 @@ class LiveRoute:
         self._resident[endpoint.version] = endpoint
         self._live = endpoint
         self._is_live.set()
-        self.others.changed()
 
     def add(self, endpoint: Endpoint) -> None:
         """Let requests name a version that isn't live, or update its endpoint."""
         self._resident[endpoint.version] = endpoint
-        self.others.changed()
 
     def remove(self, version: int) -> None:
         """Lease a version no longer. If it is the live one, nothing is live then."""
@@ -159,7 +118,6 @@ class LiveRoute:
         if self._live and self._live.version == version:
             self._live = None
             self._is_live.clear()
-        self.others.changed()
 
     def lost(self, url: str) -> None:
         """Stop routing to a URL, because nothing listens there; wake the reconciling loop.
@@ -176,12 +134,10 @@ class LiveRoute:
         if self._live and self._live.url == url:
             self._live = None
             self._is_live.clear()
-        self.others.changed()
 
     def fall_asleep(self) -> asyncio.Event:
         """Mark the engine as asleep; return an event that is set when a request needs it awake."""
         self.asleep = asyncio.Event()
-        self.others.changed()
         return self.asleep
 
     async def awake(self) -> None:
@@ -194,7 +150,6 @@ class LiveRoute:
         self.asleep = None
         self._woken.set()
         self._woken = asyncio.Event()
-        self.others.changed()
 
     async def wait_live(self, timeout_s: float) -> None:
         """Return when a version is live, at once if one is. Raises TimeoutError."""
@@ -205,14 +160,11 @@ class LiveRoute:
     async def drained(self, version: int, timeout_s: float | None = None) -> None:
         """Return when a version has no leases. Raises TimeoutError (``timeout_s`` None: waits for ever)."""
         async with asyncio.timeout(timeout_s):
-            await self.others.seen()
             while self.in_flight(version):
                 await self._drained.setdefault(version, asyncio.Event()).wait()
 
     def _leased(self, endpoint: Endpoint) -> Lease:
         self._leases[endpoint.version] += 1
-        if self._leases[endpoint.version] == 1:
-            self.use_changed()
         if endpoint.version in self._resident:
             self._resident[endpoint.version] = self._resident.pop(endpoint.version)
         url = self._balance.pick(endpoint.urls)
@@ -224,10 +176,5 @@ class LiveRoute:
         self._leases[version] -= 1
         if not self._leases[version]:
             del self._leases[version]
-            self.use_changed()
-        self.check_drained(version)
-
-    def check_drained(self, version: int) -> None:
-        """Wake ``drained`` if no process uses a version any more."""
-        if version in self._drained and not self.in_flight(version):
-            self._drained.pop(version).set()
+            if drained := self._drained.pop(version, None):
+                drained.set()

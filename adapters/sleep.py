@@ -40,7 +40,6 @@ async def while_asleep(
         return
     disturbed = route.fall_asleep()
     try:
-        await route.others.seen()
         if any(route.in_flight(version) for version in route.resident()):
             raise Disturbed(
                 "a request is under way, but training needs the engine to sleep; it waits until the engine is idle"
