@@ -50,9 +50,8 @@ class Learning:
     engine: Engine
     weights: Path
     """Of the base model: what the engine serves."""
-    base: tuple[str, str, int | None]
-    """Name and digest of the base model, and the tokens of a request if burnish sets them."""
-    route: LiveRoute
+    base: tuple[str, str]
+    """Name and digest of the base model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +97,12 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             return
         remote = main_upstream(config, pool, host.base_model)
     async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):
-        route = swap.route
         window = host.limits.window
-        base = host.base_model, host.base_digest, window.context if window else None
-        upstream = LearningUpstream(*base, route, remote)
+        base = host.base_model, host.base_digest
+        upstream = LearningUpstream(*base, window.context if window else None, swap.route, remote)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
         reset = Reset(learner, swap, log, config.log_file)
-        yield Learning(upstream, learner, reset, registry, transfer, engine, weights, base, route)
+        yield Learning(upstream, learner, reset, registry, transfer, engine, weights, base)
 
 
 @asynccontextmanager
