@@ -52,7 +52,7 @@ from burnish.proxy.records import Feedback
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
-from burnish.proxy.relay.upstreams import Upstreams, main_upstream
+from burnish.proxy.relay.upstreams import Upstreams, main_upstream, pool_of
 from burnish.proxy.rewards.rewards import Rewards, Source
 from burnish.proxy.rewards.routes import reward_routes
 from burnish.proxy.rollouts import Pins, Rollouts, rollout_routes
@@ -105,7 +105,7 @@ async def running(
         rollouts = Rollouts(log, data_dir.secret(config.data_dir))
         stack.push_async_callback(rollouts.close)
         stack.push_async_callback(cancelled, _pruning(config, log))
-        pool = Pool(config)
+        pool = pool_of(config)
         stack.push_async_callback(pool.close)
         apart = stack.enter_context(closing(Apart(READ_LIMIT_S)))
         guard = Guard(config)

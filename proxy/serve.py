@@ -12,14 +12,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import uvloop
+from starlette.types import ASGIApp
 
 from burnish.proxy import data_dir, listening, server_file
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.cloud import with_clouds
 from burnish.proxy.config import Config
+from burnish.proxy.http.listener import ErrorBody, tune_interpreter
 from burnish.proxy.http.listener import server as server_of
-from burnish.proxy.http.listener import tune_interpreter
+from burnish.proxy.http.server import Server
 from burnish.proxy.managed_engine import with_engine
 from burnish.proxy.program_log import kept
 from burnish.proxy.surfaces import error_at
@@ -74,8 +76,15 @@ async def _serve(
         config.server_file.unlink(missing_ok=True)
 
 
+def server_for(app: ASGIApp, config: Config, error_body: ErrorBody = error_at) -> Server:
+    """Return the server for an application, with the limits that are set."""
+    return server_of(
+        app, patience_s=config.request_timeout_s, stop_s=config.stop_timeout_s, error_body=error_body
+    )
+
+
 async def _answer(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
-    server = server_of(app, config, error_at)
+    server = server_for(app, config)
 
     def stop(*_: object) -> None:
         if not server.should_exit:  # a second signal may come when its loop is closed

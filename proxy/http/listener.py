@@ -22,7 +22,6 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, HeadersTooLarge, InvalidRequest, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name, lines
 from burnish.proxy.http.http10 import without_chunks
@@ -61,10 +60,14 @@ ErrorBody = Callable[[str, BurnishError], Any]
 """Returns the JSON of an error, in the format of requests to a path ("" if there is none yet)."""
 
 
-def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> Server:
-    """Return a server for an application; ``error_body`` words the errors of requests that never reach it."""
+def server(app: ASGIApp, *, patience_s: float, stop_s: int, error_body: ErrorBody) -> Server:
+    """Return a server for an application.
+
+    ``patience_s``: how long a client may be silent within a request. ``stop_s``: how long requests may still take when
+    it stops. ``error_body`` words the errors of requests that never reach the application.
+    """
     logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
-    settings = {"patience_s": config.request_timeout_s, "error_body": staticmethod(error_body)}
+    settings = {"patience_s": patience_s, "error_body": staticmethod(error_body)}
     return Server(
         uvicorn.Config(
             app,
@@ -76,7 +79,7 @@ def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> Server:
             date_header=False,
             server_header=False,
             proxy_headers=False,  # the address of the client is used nowhere
-            timeout_graceful_shutdown=config.stop_timeout_s,
+            timeout_graceful_shutdown=stop_s,
         )
     )
 

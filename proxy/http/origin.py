@@ -8,11 +8,11 @@ import ssl
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import Unavailable, UpstreamUnreachable
 from burnish.proxy.http.connection import Connection, Sink
 from burnish.proxy.http.headers import RawHeaders
@@ -212,6 +212,13 @@ class Origin:
 def is_proxied(address: str) -> bool:
     """Check whether the environment sets a proxy for a server (``https://host:port``)."""
     parts = urlsplit(address)
-    if is_loopback(parts.hostname or "") or not getproxies().keys() & {parts.scheme, "all"}:
+    if not getproxies().keys() & {parts.scheme, "all"}:
         return False
-    return not proxy_bypass(parts.netloc)
+    return not (_is_this_machine(parts.hostname or "") or proxy_bypass(parts.netloc))
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        return False

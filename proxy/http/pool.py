@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Inform, Request, Silent, Sink
 from burnish.proxy.http.headers import RawHeaders
@@ -81,13 +80,18 @@ class DirectResponse(UpstreamResponse):
 class Pool:
     """Keeps connections to upstreams. Follows no redirect, keeps no cookie, adds no header."""
 
-    def __init__(self, config: Config) -> None:
-        self._connect_s = config.connect_timeout_s
-        self._turn_s = config.queue_timeout_s
-        self._most = config.max_connections
-        self._deadlines = Deadlines(config.first_byte_timeout_s, config.idle_timeout_s)
+    def __init__(
+        self, *, connect_s: float, turn_s: float, first_byte_s: float, idle_s: float, max_connections: int
+    ) -> None:
+        """``turn_s``: how long a request waits for one of the ``max_connections`` to a server.
+
+        ``first_byte_s`` and ``idle_s``: how long an upstream may be silent before and within an answer.
+        """
+        self._connect_s = connect_s
+        self._turn_s = turn_s
+        self._most = max_connections
+        self._deadlines = Deadlines(first_byte_s, idle_s)
         self._origins: dict[str, Origin] = {}
-        self._config = config
         self._proxied: ProxiedUpstreams | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -117,7 +121,8 @@ class Pool:
         if origin is None:
             from burnish.proxy.http.proxied import ProxiedUpstreams
 
-            self._proxied = self._proxied or ProxiedUpstreams(self._config)
+            if self._proxied is None:
+                self._proxied = ProxiedUpstreams(self._connect_s, self._deadlines, self._most)
             return await self._proxied.send(method, address, path, headers, body)
         request = _request(method, path, origin.authority, headers, body, close=not reuse)
         request = request._replace(inform=inform, trailers=trailers)

@@ -11,20 +11,19 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.connection import Body, Sink
+from burnish.proxy.http.connection import Body, Deadlines, Sink
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 
 
 class ProxiedUpstreams:
-    def __init__(self, config: Config) -> None:
-        self._first_byte_s = config.first_byte_timeout_s
-        self._idle_s = config.idle_timeout_s
+    def __init__(self, connect_s: float, deadlines: Deadlines, max_connections: int) -> None:
+        self._first_byte_s = deadlines.first_byte_s
+        self._idle_s = deadlines.idle_s
         self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=config.connect_timeout_s),
-            limits=httpx.Limits(max_connections=config.max_connections),
+            timeout=httpx.Timeout(None, connect=connect_s),
+            limits=httpx.Limits(max_connections=max_connections),
         )
         self._closing: set[asyncio.Task[None]] = set()
 

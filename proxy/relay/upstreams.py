@@ -32,6 +32,17 @@ LOOK_AGAIN_S = 30.0
 NO_CALLER: RawHeaders = []
 
 
+def pool_of(config: Config) -> Pool:
+    """Return the connections to all upstreams."""
+    return Pool(
+        connect_s=config.connect_timeout_s,
+        turn_s=config.queue_timeout_s,
+        first_byte_s=config.first_byte_timeout_s,
+        idle_s=config.idle_timeout_s,
+        max_connections=config.max_connections,
+    )
+
+
 def main_upstream(config: Config, pool: Pool, own_model: str | None = None) -> RemoteUpstream:
     """Return the upstream that ``upstream`` sets. ``own_model``: the base model of an engine that burnish knows."""
     if local := config.local(None):

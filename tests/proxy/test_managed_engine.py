@@ -28,10 +28,9 @@ from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.registry import Registry
 from burnish.proxy.app import running as running_app
 from burnish.proxy.config import load_config
-from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.relay import routing
+from burnish.proxy.serve import server_for
 from burnish.proxy.service.options import command, read_back
-from burnish.proxy.surfaces import error_at
 from tests.support.burnish import Burnish, DidNotStart, running, start
 from tests.support.inprocess import Switched, run
 from tests.support.llama_server import binary
@@ -245,7 +244,7 @@ async def test_requests_during_a_long_restart_are_told_to_come_again(
     config = given.before_own(engine.url, None, "smollm2", None)
     async with (
         running_app(config) as app,
-        run(server_of(app, config, error_at)) as url,
+        run(server_for(app, config)) as url,
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
     ):
         body = {"model": "default", "messages": [{"role": "user", "content": "Who are you?"}]}

@@ -17,9 +17,8 @@ from starlette.types import ASGIApp
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
-from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.server import Server
-from burnish.proxy.surfaces import error_at
+from burnish.proxy.serve import server_for
 from tests.support.patience import within
 from tests.support.upstream import Script, Upstream, upstream
 
@@ -31,7 +30,7 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
     An upstream is not asked what it is unless a test wants that (``engine="auto"``).
     """
     config = load_config({"data_dir": tmp_path / "data", "engine": "none", **flags})
-    async with running(config) as app, run(server_of(app, config, error_at)) as url:
+    async with running(config) as app, run(server_for(app, config)) as url:
         yield url, app
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from burnish.proxy.config import Config
 from burnish.proxy.http.pool import Pool
+from burnish.proxy.relay.upstreams import pool_of
 from tests.support.patience import within
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nright"
@@ -123,7 +124,7 @@ def says(*answers: Sequence[bytes] | bytes, stays: bool = True) -> Answer:
 @asynccontextmanager
 async def pool(**limits: float) -> AsyncIterator[Pool]:
     """Open a pool with these settings."""
-    opened = Pool(Config(data_dir=Path("/nonexistent"), **limits))
+    opened = pool_of(Config(data_dir=Path("/nonexistent"), **limits))
     try:
         yield opened
     finally:

@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.config import load_config
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES, WRITE
-from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.tunnel import TUNNEL
+from burnish.proxy.serve import server_for
 from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
 from tests.support.inprocess import run, serving
 from tests.support.patience import within
@@ -53,7 +53,7 @@ async def test_uvicorn_still_calls_every_method_that_the_listener_overrides(tmp_
     """Most are private to uvicorn. After a rename nothing would fail but what this test sees."""
     app = Probe()
     config = load_config({"data_dir": tmp_path, "request_timeout_s": within(0.5)})
-    server = server_of(app, config, lambda _, error: error.envelope())
+    server = server_for(app, config, lambda _, error: error.envelope())
     async with run(server) as url, asyncio.timeout(within(30)):
 
         async def said_to(*pieces: bytes) -> bytes:
@@ -169,7 +169,7 @@ async def test_an_offer_that_cannot_be_read_is_refused(
 
 
 async def test_a_stop_answers_a_request_that_has_begun_to_come_on_a_kept_connection(tmp_path: Path) -> None:
-    server = server_of(Probe(), load_config({"data_dir": tmp_path}), lambda _, error: error.envelope())
+    server = server_for(Probe(), load_config({"data_dir": tmp_path}), lambda _, error: error.envelope())
     request = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with run(server) as url, asyncio.timeout(within(30)), dialled(url, request) as (reader, writer):
         assert (await read_head(reader)).status == 200

@@ -20,8 +20,7 @@ from websockets.typing import Subprotocol
 
 from burnish.proxy.app import running
 from burnish.proxy.config import load_config
-from burnish.proxy.http.listener import server as server_of
-from burnish.proxy.surfaces import error_at
+from burnish.proxy.serve import server_for
 from tests.proxy.log.exchanges import until
 from tests.support.certificates import authority, server_context
 from tests.support.inprocess import run, serving
@@ -184,7 +183,7 @@ async def test_stopping_burnish_does_not_wait_for_a_websocket(tmp_path: Path) ->
         settings = {"upstream": f"http://127.0.0.1:{port}", "data_dir": tmp_path / "data", "engine": "none"}
         config = load_config(settings)
         async with running(config) as app, asyncio.timeout(within(30)):
-            server = server_of(app, config, error_at)
+            server = server_for(app, config)
             async with run(server) as url:
                 server.config.timeout_graceful_shutdown = None  # whatever it waits for, it waits for ever
                 ours: ClientConnection = await client(url)

@@ -16,8 +16,7 @@ import pytest_asyncio
 
 from burnish.proxy.app import running
 from burnish.proxy.config import load_config
-from burnish.proxy.http.listener import server as server_of
-from burnish.proxy.surfaces import error_at
+from burnish.proxy.serve import server_for
 from tests.support import chat_wire
 from tests.support.inprocess import behind, run, serving
 from tests.support.patience import within
@@ -242,7 +241,7 @@ async def test_only_who_may_read_the_log_may_watch(tmp_path: Path) -> None:
 async def test_an_open_page_doesnt_hold_burnish_up_when_it_stops(tmp_path: Path) -> None:
     config = load_config({"upstream": "http://127.0.0.1:9", "data_dir": tmp_path / "data", "engine": "none"})
     async with AsyncExitStack() as pages, running(config) as app, asyncio.timeout(within(30)):
-        server = server_of(app, config, error_at)
+        server = server_for(app, config)
         async with run(server) as url:
             server.config.timeout_graceful_shutdown = None  # whatever it waits for, it waits for ever
             page = await pages.enter_async_context(watching(url))
