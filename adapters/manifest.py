@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,3 +80,12 @@ class AdapterVersion(BaseModel):
     def served_name(self) -> str:
         """The model name under which engines serve it, e.g. "smollm2@v7"."""
         return f"{self.manifest.base_model}@v{self.manifest.version}"
+
+
+def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
+    """Return the IDs of all feedback that a version and its ancestors learnt from."""
+    learnt: set[str] = set()
+    while version != BASE_VERSION and version in manifests:
+        learnt |= set(manifests[version].feedback_ids)
+        version = manifests[version].parent
+    return frozenset(learnt)

@@ -36,6 +36,7 @@ from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
 from burnish.proxy.judging import Judging, judging_routes
+from burnish.proxy.learner.engine import Engine
 from burnish.proxy.learner.fates import fates_in
 from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.routes import chat_actions, learner_routes, reset_route
@@ -58,7 +59,7 @@ from burnish.proxy.rewards.routes import reward_routes
 from burnish.proxy.rollouts import Pins, Rollouts, rollout_routes
 from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.signals import Signals
-from burnish.proxy.status import Engine, Status, status_routes, summary
+from burnish.proxy.status import Status, status_routes, summary
 from burnish.training.reward_job import RewardJob
 
 logger = logging.getLogger(__name__)

@@ -26,6 +26,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.learner.cycle import Cycle
+from burnish.proxy.learner.engine import Engine
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.machine import Meter
 from burnish.proxy.learner.reset import Reset
@@ -33,7 +34,6 @@ from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import LearningUpstream
 from burnish.proxy.relay.upstreams import main_upstream
-from burnish.proxy.status import Engine
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -14,70 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import burnish
-from burnish.adapters.errors import AdapterError
 from burnish.adapters.hosts.managed import ManagedEngine
-from burnish.adapters.reconcile import Reconciler
-from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
 from burnish.proxy.described import described, flat
 from burnish.proxy.json_http import caller_of, json_response
+from burnish.proxy.learner.engine import Engine
 from burnish.proxy.log import Log
 from burnish.proxy.relay.upstreams import Upstreams
 
-# An engine may be started again in another way, but nobody should wait for it, or load it, at each look.
-CHECK_AGAIN_S = 30.0
-CHECK_LIMIT_S = 3.0
 # Open pages hear of every change of the status, and the free room changes all the time.
 ROUGH_BYTES = 100_000_000
-
-
-@dataclass(slots=True)
-class Engine:
-    """The state of an engine that takes versions."""
-
-    swap: Swap
-    reconciler: Reconciler
-    _obstacle: str | None = None
-    _check_at: float = 0.0
-    """When the engine is asked again, on the monotonic clock."""
-
-    def live(self) -> dict[str, Any]:
-        """Return the live version according to the route."""
-        endpoint = self.swap.route.live
-        return {
-            "version": endpoint.version if endpoint else self.swap.registry.live(),
-            "name": endpoint.model if endpoint else None,
-            "served_by": list(endpoint.urls) if endpoint else [],
-            "resident": sorted(self.swap.route.resident()),
-        }
-
-    def trouble(self) -> str | None:
-        """Return why the engine doesn't serve the right versions; None if it does."""
-        return self.reconciler.last.fault or self.reconciler.degraded
-
-    async def obstacle(self) -> str | None:
-        """Return what the engine still needs so that versions can be swapped in it; None if it needs nothing."""
-        if time.monotonic() >= self._check_at:
-            try:
-                async with asyncio.timeout(CHECK_LIMIT_S):
-                    await self.swap.host.check()
-                self._obstacle = None
-            except TimeoutError:
-                pass  # it is busy, so what was known stays
-            except AdapterError as error:
-                self._obstacle = str(error)
-            self._check_at = time.monotonic() + CHECK_AGAIN_S
-        return self._obstacle
-
-    @property
-    def window(self) -> dict[str, Any] | None:
-        """Return what the engine reads; None if its user sets that."""
-        window = self.swap.host.limits.window
-        return asdict(window) if window else None
-
-    @property
-    def serving(self) -> bool:
-        return self.swap.route.live is not None
 
 
 NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "resident": []}

@@ -11,7 +11,7 @@ from typing import Any
 
 from burnish.proxy.datasets.messages import parsed
 from burnish.proxy.datasets.tracks import Step, Taken, tracks
-from burnish.proxy.log.tree import text_of
+from burnish.proxy.messages import text_of
 
 VERSION = "ATIF-v1.7"
 SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}

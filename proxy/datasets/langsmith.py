@@ -18,7 +18,7 @@ from burnish.proxy.datasets.messages import (
     text_or_none,
     tools_in,
 )
-from burnish.proxy.log.tree import text_of
+from burnish.proxy.messages import text_of
 from burnish.proxy.records import Source
 
 NOT_RATED = "LLM runs without feedback"

@@ -11,7 +11,7 @@ from typing import Any
 
 import burnish
 from burnish.proxy.datasets.tracks import Step, Taken, token_prefix, tracks
-from burnish.proxy.log.tree import text_of
+from burnish.proxy.messages import text_of
 
 TRACE_VERSION = 1
 FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})

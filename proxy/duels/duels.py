@@ -23,8 +23,8 @@ from burnish.proxy.learner.pairs import Pair, Side, read_pair
 from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.log import Log
 from burnish.proxy.log.duels import check_open
-from burnish.proxy.log.tree import SYSTEM_ROLES, text_of
 from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.messages import SYSTEM_ROLES, text_of
 from burnish.proxy.records import (
     SAMPLED_FOR_DUELS,
     Asked,

@@ -13,8 +13,8 @@ from burnish.proxy.feedback.commands import without_command
 from burnish.proxy.feedback.grammar import Command
 from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
 from burnish.proxy.log import Log
-from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
     LIKERT_IN_WORDS,
     Completion,

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from burnish.proxy.access import Identity
 from burnish.proxy.feedback.grammar import BLANK, Command, parse
 from burnish.proxy.feedback.own_words import PREFIX, is_answer
-from burnish.proxy.log.people import is_context, of_a_person, unwrapped
-from burnish.proxy.log.tree import SYSTEM_ROLES
+from burnish.proxy.messages import SYSTEM_ROLES
+from burnish.proxy.people import is_context, of_a_person, unwrapped
 
 Message = dict[str, Any]
 

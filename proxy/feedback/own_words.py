@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from burnish.proxy.log.tree import TEXT_PARTS
+from burnish.proxy.messages import TEXT_PARTS
 
 PREFIX = "burnish: "
 """The start of every answer of burnish's own."""

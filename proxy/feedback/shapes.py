@@ -10,8 +10,8 @@ import orjson
 
 from burnish.proxy.described import flat, list_of, optional
 from burnish.proxy.log.queries import PersonalRecord
-from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import Rules, obstacle_of, overruled, usability
+from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
     Asked,
     Choice,

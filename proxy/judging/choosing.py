@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.side_requests import is_side_request
-from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import Rules, obstacle_of
+from burnish.proxy.messages import text_of
 from burnish.proxy.records import Completion, Feedback
 
 RATER = "judge"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from burnish.proxy.judging.principles import Principles
-from burnish.proxy.log.tree import text_of
+from burnish.proxy.messages import text_of
 
 MAX_CONTEXT = 6_000
 """Characters of the conversation before a reply: its end matters most, and small models read no more."""

@@ -17,7 +17,7 @@ from burnish.adapters import examples
 from burnish.adapters.errors import IllegalTransition, NeedsRestart
 from burnish.adapters.gate import Evidence, Verdict, judge
 from burnish.adapters.gate.evidence import Attempted
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
@@ -210,7 +210,7 @@ class Cycle:
         live = self.registry.live()
         if self._learnt is None or self._learnt[0] != live:
             manifests = {version.number: version.manifest for version in self.registry.versions()}
-            self._learnt = live, export.learnt_by(live, manifests)
+            self._learnt = live, learnt_by(live, manifests)
         return self._learnt[1]
 
     def memory_needed(self) -> int | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from burnish.adapters.manifest import BASE_VERSION, Manifest
+from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.rewards import believed_preference_model
 from burnish.proxy.learner.evidence import rated_replies
 from burnish.proxy.log.usability import FAULTS
@@ -51,15 +51,6 @@ class Policies:
 def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
     """Count the rated answers that can't be learnt from and never were, by reason."""
     return dict(Counter(FAULTS[each.fault] for each in rated if each.fault and each.rating_id not in learnt))
-
-
-def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
-    """Return the IDs of all feedback that a version and its ancestors learnt from."""
-    learnt: set[str] = set()
-    while version != BASE_VERSION and version in manifests:
-        learnt |= set(manifests[version].feedback_ids)
-        version = manifests[version].parent
-    return frozenset(learnt)
 
 
 def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:

@@ -18,8 +18,8 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.gate import Known
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
+from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
-from burnish.proxy.surfaces.chat import SYSTEM_ROLES
 from burnish.training.job import Rollout
 from burnish.training.phases import Phases
 

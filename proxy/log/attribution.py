@@ -17,7 +17,8 @@ import orjson
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.store import SENT, Reader, as_json, row_of, select
-from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
+from burnish.proxy.log.tree import Digest, Step, last_user_message, loaded, path, step
+from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Asked, Completion
 from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.items import references, resolved, response_named

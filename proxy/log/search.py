@@ -10,8 +10,9 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 
-from burnish.proxy.log.people import words
-from burnish.proxy.log.tree import loaded, text_of
+from burnish.proxy.log.tree import loaded
+from burnish.proxy.messages import text_of
+from burnish.proxy.people import words
 
 CHARACTERS = 20_000
 """Of a prompt, and of a reply, that are searched."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.log.tree import SYSTEM_ROLES, text_of
+from burnish.proxy.messages import SYSTEM_ROLES, text_of
 from burnish.proxy.records import Completion
 
 SYSTEM = re.compile(

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import orjson
 
 from burnish.proxy.errors import NotFound
-from burnish.proxy.log.people import words
-from burnish.proxy.log.tree import loaded, stored, text_of
+from burnish.proxy.log.tree import loaded, stored
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of
+from burnish.proxy.messages import text_of
+from burnish.proxy.people import words
 from burnish.proxy.records import Asked, Choice, Completion, Ended, Served, Worse, answer_named
 
 FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)

@@ -18,7 +18,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from burnish.proxy.log.credentials import holds_credential
-from burnish.proxy.log.people import of_a_person
+from burnish.proxy.messages import part_text
+from burnish.proxy.people import of_a_person
 
 Value = TypeVar("Value")
 
@@ -57,10 +58,8 @@ ROOT: Digest = bytes(DIGEST_BYTES)
 """Parent of every first message."""
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
-SYSTEM_ROLES = ("system", "developer")
 PLAIN = frozenset({"role", "content"})
 """What most messages have."""
-TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 THOUGHTS_BEGIN = "<think>"
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """Reasoning that a model writes into its text, and that many clients cut out before they send it back."""
@@ -188,14 +187,6 @@ def loaded(body: bytes) -> dict[str, Any]:
     return message
 
 
-def text_of(message: dict[str, Any]) -> str:
-    """Return the text of a message; text parts are joined, other parts left out."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return "".join(_part_text(part) or "" for part in content) if isinstance(content, list) else ""
-
-
 def _unmarked(part: Any) -> Any:
     if isinstance(part, dict) and "cache_control" in part:
         return {key: value for key, value in part.items() if key != "cache_control"}
@@ -204,16 +195,9 @@ def _unmarked(part: Any) -> Any:
 
 def _flattened(parts: list[Any]) -> Any:
     if len(parts) == 1 and isinstance(parts[0], dict) and set(parts[0]) == {"type", "text"}:
-        text = _part_text(parts[0])
+        text = part_text(parts[0])
         return parts if text is None else text
     return parts
-
-
-def _part_text(part: Any) -> str | None:
-    if isinstance(part, dict):
-        kind, text = part.get("type", "text"), part.get("text")
-        return text if isinstance(kind, str) and kind in TEXT_PARTS and isinstance(text, str) else None
-    return part if isinstance(part, str) else None
 
 
 def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
@@ -225,7 +209,7 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
         words = content.strip()  # as in most
         return role, [words] if words else [], []
     for part in content if isinstance(content, list) else [content]:
-        text = _part_text(part)
+        text = part_text(part)
         if text is None:
             pieces += [_unmarked(part)] if part not in EMPTY else []
         elif pieces and isinstance(pieces[-1], str):

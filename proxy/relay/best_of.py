@@ -21,8 +21,7 @@ from burnish.proxy.http.listener import ON_LEAVE, TRAIL
 from burnish.proxy.http.origin import UpstreamCut
 from burnish.proxy.records import Completion
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.rewards.replies import written
-from burnish.proxy.rewards.scores import Score, Scored, Written
+from burnish.proxy.relay.scoring import Score, Scored, Written, written
 from burnish.proxy.surfaces import SURFACES
 
 MEMBER = "burnish_best_of"

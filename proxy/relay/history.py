@@ -13,7 +13,7 @@ from burnish.proxy.errors import InvalidRequest, Unavailable
 from burnish.proxy.feedback.commands import command_at, exchanges, unanswered, without_command
 from burnish.proxy.feedback.own_words import PREFIX, without_own_words
 from burnish.proxy.http.headers import Named, first
-from burnish.proxy.log.tree import SYSTEM_ROLES
+from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.relay.client import read_request
 from burnish.proxy.relay.log import Log
 from burnish.proxy.surfaces import ChatRequest, Surface

@@ -49,9 +49,9 @@ from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target
+from burnish.proxy.relay.scoring import Score
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
-from burnish.proxy.rewards.scores import Score
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.lenient import Json

@@ -12,8 +12,8 @@ from typing import Any
 from burnish.proxy.errors import Conflict, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion
-from burnish.proxy.rewards.replies import asking, written
-from burnish.proxy.rewards.scores import Scored, Written
+from burnish.proxy.relay.scoring import Scored, Written, written
+from burnish.proxy.rewards.replies import asking
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from burnish.proxy.errors import Conflict, Unavailable
-from burnish.proxy.log.tree import text_of
-from burnish.proxy.rewards.scores import Written
+from burnish.proxy.messages import text_of
+from burnish.proxy.relay.scoring import Written
 
 START_LIMIT_S = 120.0
 """Importing torch and loading a model on a busy machine."""

@@ -6,23 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.proxy.log.people import words
-from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import FAULTS
+from burnish.proxy.messages import text_of
+from burnish.proxy.people import words
 from burnish.proxy.records import RatedCompletion
-from burnish.proxy.rewards.scores import Written
+from burnish.proxy.relay.scoring import reply_text
 from burnish.training.reward_job import Rated
-
-
-def written(reply: dict[str, Any], finish_reason: str | None) -> Written:
-    return Written(reply_text(reply), finish_reason != "length")
-
-
-def reply_text(reply: dict[str, Any]) -> str:
-    """Return the text of a reply, and each call of a tool on a line behind it."""
-    calls = [call.get("function") for call in reply.get("tool_calls") or () if isinstance(call, dict)]
-    written = [f"{each.get('name')} {each.get('arguments')}" for each in calls if isinstance(each, dict)]
-    return "\n".join(filter(None, (text_of(reply), *written)))
 
 
 def question(messages: Sequence[dict[str, Any]]) -> str:

@@ -20,10 +20,10 @@ from burnish.proxy.ids import reward_model_id
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
+from burnish.proxy.relay.scoring import Scored, Written
 from burnish.proxy.rewards.following import Active, Follower
 from burnish.proxy.rewards.foreign import ForeignModel
 from burnish.proxy.rewards.replies import asking, lines, question
-from burnish.proxy.rewards.scores import Scored, Written
 from burnish.proxy.rewards.shelf import PREFIX, Kept, Shelf
 from burnish.proxy.rewards.shown import TRAIN, UNKNOWN, doubt, model_json, why_off
 from burnish.training.errors import TrainingError

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from burnish.proxy.log.people import of_a_person
-from burnish.proxy.log.tree import text_of
+from burnish.proxy.messages import text_of
+from burnish.proxy.people import of_a_person
 from burnish.proxy.signals.checks import Check, check_in
 from burnish.proxy.signals.commits import Git, covers, gits_in
 from burnish.proxy.signals.counts import Counts, counts_in

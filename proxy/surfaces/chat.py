@@ -12,6 +12,7 @@ from urllib.parse import quote
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
@@ -26,7 +27,6 @@ from burnish.proxy.surfaces.choices import read_reply
 from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.writing import EVENTS, NO_USAGE, LocalAnswer
 
-SYSTEM_ROLES = ("system", "developer")
 DEPLOYED = re.compile(r"(?P<before>.*/deployments/)(?P<model>[^/]+)(?P<after>/.*)")
 """Azure's paths, which name the model."""
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from burnish.proxy.surfaces.chat import SYSTEM_ROLES
+from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.surfaces.lenient import Json, dumps
 
 PARTS = ("image_url", "input_audio", "file")

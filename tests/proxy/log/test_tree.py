@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import (
     DIGEST_BYTES,
     RECENT_MESSAGES,
@@ -23,6 +22,7 @@ from burnish.proxy.log.tree import (
     stored,
     text_of,
 )
+from burnish.proxy.people import words
 
 
 def called(arguments: str, name: str = "f") -> dict[str, Any]:

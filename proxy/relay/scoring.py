@@ -1,9 +1,11 @@
-"""What a reward model says of replies, and who can be asked. Imports nothing of ours."""
+"""Replies as reward models see them, and the rewards that these give. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
+
+from burnish.proxy.messages import text_of
 
 
 class Written(NamedTuple):
@@ -28,3 +30,14 @@ Score = Callable[[Sequence[dict[str, Any]], Sequence[Written]], Awaitable[Scored
 
 Raises Conflict if none is, and Unavailable.
 """
+
+
+def written(reply: dict[str, Any], finish_reason: str | None) -> Written:
+    return Written(reply_text(reply), finish_reason != "length")
+
+
+def reply_text(reply: dict[str, Any]) -> str:
+    """Return the text of a reply, and each call of a tool on a line behind it."""
+    calls = [call.get("function") for call in reply.get("tool_calls") or () if isinstance(call, dict)]
+    written = [f"{each.get('name')} {each.get('arguments')}" for each in calls if isinstance(each, dict)]
+    return "\n".join(filter(None, (text_of(reply), *written)))
