@@ -34,7 +34,7 @@ from burnish.proxy.feedback.answering import ACTION_HELP, Action
 from burnish.proxy.feedback.shapes import Fates, rows_json
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.instructions import Instructions, instruction_routes
+from burnish.proxy.instructions import AddInstructions, Instructions, instruction_routes
 from burnish.proxy.judging import Judging, judging_routes
 from burnish.proxy.learner.engine import Engine
 from burnish.proxy.learner.fates import fates_in
@@ -50,8 +50,12 @@ from burnish.proxy.page import login_routes, openapi_route, page_routes
 from burnish.proxy.page.events import Events, Sources
 from burnish.proxy.page.seldom import Seldom
 from burnish.proxy.records import Feedback
+from burnish.proxy.relay.best_of import BestOf
+from burnish.proxy.relay.capturing import Capturing
+from burnish.proxy.relay.commands import ChatCommands
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import READ_LIMIT_S
+from burnish.proxy.relay.outbound import Outbound
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream, pool_of
 from burnish.proxy.rewards.rewards import Rewards, Source
@@ -451,17 +455,21 @@ def _routes_and_relay(
     events.use(parts.sources())
     rewards.source = parts.reward_source()
     signals.on_feedback = parts.on_feedback
+    outbound = Outbound(pool, guard)
     relay = Relay(
-        apart=apart,
-        pool=pool,
-        upstream=parts.upstream,
+        outbound=outbound,
         guard=guard,
+        upstream=parts.upstream,
         log=log,
-        answer=parts.answer,
-        instructions=parts.instructions,
-        score=rewards.score,
+        steps=[
+            ChatCommands(log, parts.answer),
+            BestOf(rewards.score, config.reward.best_of_max),
+            AddInstructions(parts.instructions, apart),
+            Capturing(outbound, apart),
+        ],
         config=config,
         traced=observer.traces is not None,
+        apart=apart,
     )
     observer.relays.add(relay)
     return own_application(_routes(parts, relay)), relay

@@ -2,5 +2,6 @@
 
 from burnish.proxy.instructions.instructions import Addition, Instructions
 from burnish.proxy.instructions.routes import instruction_routes
+from burnish.proxy.instructions.step import AddInstructions
 
-__all__ = ["Addition", "Instructions", "instruction_routes"]
+__all__ = ["AddInstructions", "Addition", "Instructions", "instruction_routes"]

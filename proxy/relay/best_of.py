@@ -8,26 +8,90 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.types import Message, Scope, Send
 
-from burnish.proxy.client_headers import BEST_OF, REWARD
+from burnish.proxy.apart import LARGE_BYTES
+from burnish.proxy.client_headers import BEST_OF, COMPLETION_ID, REWARD
 from burnish.proxy.errors import BurnishError, Conflict, InvalidRequest
 from burnish.proxy.http.headers import Named, first
 from burnish.proxy.http.listener import ON_LEAVE, TRAIL
 from burnish.proxy.http.origin import UpstreamCut
+from burnish.proxy.ids import completion_id
 from burnish.proxy.records import Completion
-from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.client import Client
+from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
 from burnish.proxy.relay.scoring import Score, Scored, Written, written
+from burnish.proxy.relay.steps import Exchange, Sending, Step
 from burnish.proxy.surfaces import SURFACES
 
 MEMBER = "burnish_best_of"
 """Of a body; burnish takes it out."""
 SCORED_CHARACTERS = 20_000
 """Of each answer, from its beginning."""
+
+
+class BestOf(Step):
+    """Answers with the best of several answers, if a request asks for that."""
+
+    asked_for: ClassVar[bool] = True
+
+    def __init__(self, score: Score, most: int) -> None:
+        """``most``: answers to one request."""
+        self._score = score
+        self._most = most
+
+    def concerns(self, exchange: Exchange) -> bool:
+        return BEST_OF in exchange.headers or MEMBER in exchange.members
+
+    async def before_target(self, exchange: Exchange) -> None:
+        count = wanted(exchange.headers, exchange.members, self._most)
+        if MEMBER in exchange.kept:
+            exchange.kept = {name: value for name, value in exchange.kept.items() if name != MEMBER}
+        if count == 1:
+            return
+        if exchange.large:
+            raise InvalidRequest(
+                f"the best of several answers is for requests up to {LARGE_BYTES} bytes: ask for one answer, or send "
+                "less"
+            )
+        await self._score((), ())  # before anything is asked for in vain
+        exchange.deliver = partial(self._deliver, count)
+
+    async def _deliver(self, count: int, relay: Sending, flight: Flight, scope: Scope, send: Send) -> None:
+        """Get all answers, and send the best one. All of them are logged."""
+        more = (replace(flight, id=completion_id(), chunks=[]) for _ in range(count - 1))
+        tries = [Try(each, CAPTURE_LIMIT_BYTES // count) for each in (flight, *more)]
+        relay.flights |= {each.flight.id: each.flight for each in tries}
+        sent, scored = tries[0], None
+        try:
+            async with Client(scope) as client:
+                await asyncio.gather(*(_ask(relay, each, waiting(scope)) for each in tries))
+                sent, scored = await chosen(tries, flight.messages, self._score)
+                client.begun = True
+                await replay(sent, count, send)
+        except BurnishError as error:
+            error.headers.append((COMPLETION_ID, sent.flight.id.encode()))
+            raise
+        finally:
+            # First the one whose conversation the others join.
+            for each in sorted(tries, key=lambda each: each is not sent):
+                del relay.flights[each.flight.id]
+                if each.flight.outcome == "cancelled":
+                    each.flight.fail("cancelled", "the client went away")
+                relay.store(finished(each, sent, scored))
+
+
+async def _ask(relay: Sending, one: Try, scope: Scope) -> None:
+    async with Client(scope) as client:
+        try:
+            await relay.ask(one.flight, scope, one.take, client)
+        except BurnishError as error:
+            one.error = error
 
 
 def wanted(headers: Named, body: Mapping[str, Any], most: int) -> int:

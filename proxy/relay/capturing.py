@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import orjson
 from starlette.types import Scope
@@ -39,6 +39,7 @@ from burnish.proxy.relay.given_tokens import (
 )
 from burnish.proxy.relay.outbound import Outbound, Sender, append_members, readable
 from burnish.proxy.relay.routing import Target
+from burnish.proxy.relay.steps import Outgoing, Step
 from burnish.proxy.surfaces.base import wants_stream
 from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, object_in
 from burnish.proxy.surfaces.sse import DONE
@@ -76,8 +77,11 @@ class _Found(NamedTuple):
     until: float
 
 
-class Capturing:
-    """Finds out how the engine at a target gives tokens."""
+class Capturing(Step):
+    """Has the tokens of an answer captured, which the settings ask for, or the request's rollout."""
+
+    asked_for: ClassVar[bool] = True
+    limit_s: ClassVar[float] = 600.0  # finding out what an engine is has limits of its own
 
     def __init__(self, outbound: Outbound, apart: Apart) -> None:
         self._outbound = outbound
@@ -85,7 +89,13 @@ class Capturing:
         self._found: dict[str, _Found] = {}
         """By the target's URL."""
 
-    async def sender(self, flight: Flight, target: Target, scope: Scope) -> Sender | None:
+    def concerns_target(self, flight: Flight, scope: Scope) -> bool:
+        return flight.captures_tokens
+
+    async def before_send(self, outgoing: Outgoing) -> None:
+        outgoing.sender = await self._sender(outgoing.flight, outgoing.target, outgoing.scope)
+
+    async def _sender(self, flight: Flight, target: Target, scope: Scope) -> Sender | None:
         """Return what sends a flight's request so that its tokens are captured; None if there are none to get."""
         flight.collected = Collected()
         surface = flight.asked.surface

@@ -18,7 +18,7 @@ LIMITS = {
     "burnish.proxy.observe.gauges": "READ_LIMIT_S",
     "burnish.proxy.relay.routing": "ENGINE_WAIT_S",
     "burnish.proxy.relay.upstreams": "LOOK_LIMIT_S",
-    "burnish.proxy.status": "CHECK_LIMIT_S",
+    "burnish.proxy.learner.engine": "CHECK_LIMIT_S",
 }
 """By module."""
 

@@ -20,8 +20,8 @@ from burnish.proxy.log.tree import (
     path,
     step,
     stored,
-    text_of,
 )
+from burnish.proxy.messages import text_of
 from burnish.proxy.people import words
 
 

@@ -11,8 +11,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.config import load_config
-from burnish.proxy.http.listener import server
 from burnish.proxy.relay.client import Client, read_body
+from burnish.proxy.serve import server_for
 from tests.support.inprocess import run
 from tests.support.patience import within
 from tests.support.raw_server import dialled
@@ -49,7 +49,7 @@ class Watched:
 @asynccontextmanager
 async def served(app: Watched, folder: Path) -> AsyncIterator[str]:
     config = load_config({"data_dir": folder})
-    made = server(app, config, lambda _, error: error.envelope())
+    made = server_for(app, config)
     async with run(made) as url, asyncio.timeout(within(30)):
         yield url
 

@@ -199,7 +199,7 @@ async def test_a_client_that_leaves_stops_all_answers(tmp_path: Path) -> None:
 
 
 async def test_the_answers_share_one_budget_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("burnish.proxy.relay.relay.CAPTURE_LIMIT_BYTES", 100_000)
+    monkeypatch.setattr("burnish.proxy.relay.best_of.CAPTURE_LIMIT_BYTES", 100_000)
     keep_model(tmp_path / "data")
     said = ["x" * 60_000, *texts(True), "y" * 60_000]
     async with behind(tmp_path, answering(said)) as (client, _):

@@ -1,0 +1,47 @@
+"""``/rl`` typed into a chat: the step that carries it out, and frees histories of it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from burnish.proxy.access import identity_of
+from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
+from burnish.proxy.feedback.commands import Answer, exchanges, find_command
+from burnish.proxy.feedback.grammar import may_hold_command
+from burnish.proxy.http.headers import first
+from burnish.proxy.ids import completion_id
+from burnish.proxy.relay.history import freed, may_hold_own_words
+from burnish.proxy.relay.log import Log
+from burnish.proxy.relay.steps import Exchange, Step
+
+
+class ChatCommands(Step):
+    asked_for: ClassVar[bool] = True
+    limit_s: ClassVar[float] = 600.0  # `/rl promote` loads a version
+
+    def __init__(self, log: Log, answer: Answer) -> None:
+        self._log = log
+        self._answer = answer
+
+    def concerns(self, exchange: Exchange) -> bool:
+        return may_hold_command(exchange.body) or may_hold_own_words(exchange.body)
+
+    async def before_target(self, exchange: Exchange) -> None:
+        surface, headers = exchange.surface, exchange.headers
+        exchange.kept, request = await freed(
+            surface, exchange.members, exchange.request, exchange.body, log=self._log, headers=headers
+        )
+        exchange.request = request
+        command = find_command(request.messages)
+        if command is None:
+            exchange.cut |= exchanges(request.messages)
+            return
+        text = await self._answer(
+            command,
+            request.messages,
+            caller=caller_of(headers),
+            session=first(headers, *SESSION_HEADERS),
+            identity=identity_of(exchange.scope),
+            previous=request.previous,
+        )
+        exchange.answer = surface.answer(text, request, completion_id(), request.model or "burnish")
