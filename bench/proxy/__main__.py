@@ -1,14 +1,15 @@
 """``python -m bench.proxy``: installs the others, runs them in turn with burnish, prints cost, latency and ratios.
 
 Each round covers all proxies and all kinds of traffic, so other work on the machine affects all equally. The figures
-are medians over rounds, with minimum and maximum. The log of burnish is on. CPU time is that of the whole process tree,
-from before the load until it is idle again, so late logging counts. Latency is the time that a proxy adds to the
-upstream asked directly in the same round.
+are medians over rounds, with minimum and maximum; a ratio is the median of the rounds' ratios. The log of burnish is
+on. CPU time is that of the whole process tree, from before the load until it is idle again, so late logging counts.
+Latency is the time that a proxy adds to the upstream asked directly in the same round.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import statistics
 import sys
@@ -20,13 +21,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.proxy.peers import BURNISH, PEERS, Peer, running
-from bench.proxy.traffic import LOADS, CannotMeasure, Load, build, free_port, load, settled, upstream
+from bench.proxy.peers import BURNISH, FLOOR, PEERS, Peer, at_commit, running
+from bench.proxy.traffic import (
+    LOAD_CORE,
+    LOADS,
+    CannotMeasure,
+    Load,
+    build,
+    converse,
+    free_port,
+    load,
+    settled,
+    upstream,
+    used,
+)
 from burnish.adapters.hosts.fetch import cache_dir
+
+WARM_UP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Cost:
     """The cost of one load, all in µs."""
 
     cpu: float = 0.0
@@ -39,8 +54,8 @@ class Taken:
     """Until the last byte of an answer."""
 
 
-Rounds = dict[tuple[str, str], list[Taken]]
-"""By peer and load."""
+Rounds = dict[tuple[str, str], dict[int, Cost]]
+"""By peer and load, then by round."""
 
 
 def main() -> int:
@@ -49,30 +64,46 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each kind of traffic, each round")
     parser.add_argument("--only", default="", help="names with commas between them; burnish is always there")
-    given = parser.parse_args()
-    wanted = [p for p in PEERS if not given.only or p is BURNISH or p.name in given.only.split(",")]
-    rounds: Rounds = defaultdict(list)
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="burnish as it was then, and the floor, instead of the others"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="like --only floor --rounds 2 --seconds .6: under two minutes"
+    )
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 2, 0.6
+    if options.quick or options.against:
+        options.only = options.only or FLOOR.name
+    peers = [
+        peer for peer in PEERS if not options.only or peer is BURNISH or peer.name in options.only.split(",")
+    ]
+    peers += [at_commit(options.against)] if options.against else []
+    rounds: Rounds = defaultdict(dict)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-proxy-")))
         build(folder)
         url = stack.enter_context(upstream(folder, free_port()))
-        started = _start_all(stack, wanted, folder, url)
-        for turn in range(given.rounds + 1):
-            for kind in LOADS:
-                for name, taken in _one_round(folder, kind, started, url, given.seconds):
+        started = _start_all(stack, peers, folder, url)
+        os.sched_setaffinity(0, {LOAD_CORE})  # the agent is this process
+        for turn in range(options.rounds + 1):
+            seconds = options.seconds if turn else min(options.seconds, WARM_UP_S)
+            for place, kind in enumerate(LOADS):
+                seed = turn * len(LOADS) + place + 1
+                for name, cost in _one_round(folder, kind, started, url, seconds, seed):
                     if turn:  # the first one warms up
-                        rounds[name, kind.name].append(taken)
-            print(f"round {turn} of {given.rounds}", file=sys.stderr, flush=True)
-    _report(rounds)
+                        rounds[name, kind.name][turn] = cost
+            started = dict(reversed(started.items()))  # none is always the first
+            print(f"round {turn} of {options.rounds}", file=sys.stderr, flush=True)
+    _report(rounds, [peer.name for peer in peers if peer in started])
     return 0 if (BURNISH.name, LOADS[0].name) in rounds else 1
 
 
-def _start_all(stack: ExitStack, wanted: list[Peer], folder: Path, url: str) -> dict[Peer, tuple[int, int]]:
+def _start_all(stack: ExitStack, peers: list[Peer], folder: Path, url: str) -> dict[Peer, tuple[int, int]]:
     started = {}
-    for peer in wanted:
-        # burnish's folder is new, so that its log is; the others' are kept, so that they are installed once.
-        place = folder / peer.name if peer is BURNISH else cache_dir() / "bench-proxy" / peer.name
+    for peer in peers:
+        place = folder / peer.name if peer.fresh else cache_dir() / "bench-proxy" / peer.name
         place.mkdir(parents=True, exist_ok=True)
         try:
             peer.install(place)
@@ -83,69 +114,74 @@ def _start_all(stack: ExitStack, wanted: list[Peer], folder: Path, url: str) -> 
 
 
 def _one_round(
-    folder: Path, kind: Load, started: dict[Peer, tuple[int, int]], url: str, seconds: float
-) -> list[tuple[str, Taken]]:
-    """Return what each peer took of one kind of traffic; of a paced one, what it added."""
-    direct = Taken()
+    folder: Path, kind: Load, started: dict[Peer, tuple[int, int]], url: str, seconds: float, seed: int
+) -> list[tuple[str, Cost]]:
+    """Return each peer's cost of one kind of traffic; of paced traffic, the latency that it added."""
+    direct = Cost()
     if kind.paced:
         port = urlsplit(url).port
         assert port
-        alone = load(folder, port, seconds, kind.options)
-        direct = Taken(first=alone["ttft_p50"], p99=alone["lat_p99"])
-    found = []
+        alone = load(folder, port, seconds, kind.options, seed)
+        direct = Cost(first=alone["ttft_p50"], p99=alone["lat_p99"])
+    costs = []
     for peer, (port, pid) in started.items():
         try:
-            taken = _taken(folder, kind, port, pid, (*kind.options, *peer.options(url)), seconds)
+            cost = _cost(folder, kind, port, pid, peer.options(url), seconds, seed)
         except CannotMeasure as error:
             print(f"{peer.name}, {kind.name}: {error}", file=sys.stderr)
             continue
-        added = Taken(taken.cpu, taken.log, taken.first - direct.first, taken.p99 - direct.p99)
-        found.append((peer.name, added))
-    return found
+        added = Cost(cost.cpu, cost.log, cost.first - direct.first, cost.p99 - direct.p99)
+        costs.append((peer.name, added))
+    return costs
 
 
-def _taken(folder: Path, kind: Load, port: int, pid: int, options: tuple[str, ...], seconds: float) -> Taken:
-    before = settled(pid)
-    found = load(folder, port, seconds, options)
+def _cost(
+    folder: Path, kind: Load, port: int, pid: int, options: tuple[str, ...], seconds: float, seed: int
+) -> Cost:
+    before = used(pid)
+    if kind.turns:
+        converse(folder, port, kind.turns, options, seed)
+        result = {"ok": kind.turns, "ttft_p50": 0.0, "lat_p99": 0.0}
+    else:
+        result = load(folder, port, seconds, (*kind.options, *options), seed)
     after = settled(pid)
-    share = 1e6 / (found["ok"] * (kind.chunks or 1))
+    share = 1e6 / (result["ok"] * (kind.chunks or 1))
     cpu = after.whole - before.whole
     loop = after.first_thread - before.first_thread
-    return Taken(cpu * share, (cpu - loop) * share, found["ttft_p50"], found["lat_p99"])
+    return Cost(cpu * share, (cpu - loop) * share, result["ttft_p50"], result["lat_p99"])
 
 
-def _report(rounds: Rounds) -> None:
-    for kind in LOADS:
-        unit = "chunk" if kind.chunks else "request"
-        if kind.paced:
-            _table(
-                f"{kind.name}: added µs until the first byte, at the median", kind, rounds, lambda t: t.first
-            )
-            _table(f"{kind.name}: added µs until the last byte, p99", kind, rounds, lambda t: t.p99)
-            continue
-        _table(f"{kind.name}: CPU µs a {unit}", kind, rounds, lambda t: t.cpu)
-        if ours := rounds.get((BURNISH.name, kind.name)):
-            log = statistics.median(taken.log for taken in ours)
-            print(f"  (of burnish's the log: {log:.0f})")
+def _report(rounds: Rounds, peers: Sequence[str]) -> None:
+    """Print tables in Markdown."""
+    paced = [kind for kind in LOADS if kind.paced]
+    _table("CPU µs a request (of streams: a chunk)", LOADS, rounds, peers, lambda cost: cost.cpu)
+    _table("Of burnish's the log", LOADS, rounds, [BURNISH.name], lambda cost: cost.log)
+    _table("Added µs until the first byte, at the median", paced, rounds, peers, lambda cost: cost.first)
+    _table("Added µs until the last byte, p99", paced, rounds, peers, lambda cost: cost.p99)
 
 
-def _table(title: str, kind: Load, rounds: Rounds, figure: Callable[[Taken], float]) -> None:
-    names = dict.fromkeys(name for name, _ in rounds)
-    found = {name: [figure(each) for each in rounds.get((name, kind.name), ())] for name in names}
-    ours = found[BURNISH.name]
-    print(f"\n{title}, median (least to most), burnish / it")
-    for name, figures in found.items():
-        if figures:
-            print(f"  {name:<16}{_spread(figures)}  {_ratio(ours, figures)}")
+def _table(
+    title: str, kinds: Sequence[Load], rounds: Rounds, peers: Sequence[str], figure: Callable[[Cost], float]
+) -> None:
+    print(f"\n{title}: median (least to most), burnish / it\n")
+    print(f"| | {' | '.join(kind.name for kind in kinds)} |")
+    print("|---" * (len(kinds) + 1) + "|")
+    for peer in peers:
+        cells = []
+        for kind in kinds:
+            theirs = {turn: figure(cost) for turn, cost in rounds.get((peer, kind.name), {}).items()}
+            ours = {turn: figure(cost) for turn, cost in rounds.get((BURNISH.name, kind.name), {}).items()}
+            cells.append(_cell(theirs, ours) if theirs else "–")
+        print(f"| {peer} | {' | '.join(cells)} |")
 
 
-def _spread(figures: Sequence[float]) -> str:
-    return f"{statistics.median(figures):9.1f}  ({min(figures):.1f} to {max(figures):.1f})"
-
-
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    middle = statistics.median(theirs)
-    return f"{statistics.median(ours) / middle:6.3f}" if ours and middle > 0 else "–"
+def _cell(theirs: dict[int, float], ours: dict[int, float]) -> str:
+    figures = theirs.values()
+    cell = f"{statistics.median(figures):.0f} ({min(figures):.0f} to {max(figures):.0f})"
+    ratios = [ours[turn] / theirs[turn] for turn in theirs if turn in ours and theirs[turn] > 0]
+    if theirs == ours or not ratios:
+        return cell
+    return f"{cell}, {statistics.median(ratios):.2f}"
 
 
 if __name__ == "__main__":

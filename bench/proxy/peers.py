@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.proxy.traffic import (
+    HERE,
     PROXY_CORE,
     START_LIMIT_S,
     CannotMeasure,
@@ -38,6 +39,8 @@ class Peer:
     options: Callable[[str], tuple[str, ...]] = lambda upstream: ()
     """What requests to it need otherwise, for the load generator."""
     ready: str = "/health"
+    fresh: bool = False
+    """Whether its folder is new in each run, so that its log is; else it is kept, so that it is installed once."""
     says: str = ""
     """A file in its folder that will hold its URL: it picks its port itself."""
 
@@ -214,9 +217,41 @@ def _router(program: str, *before: str) -> Callable[[Path, str, int], Sequence[s
     ]
 
 
-BURNISH = Peer("burnish", _burnish, environment=_burnish_environment, ready="/healthz")
+def _floor(folder: Path, upstream: str, port: int) -> list[str]:
+    options = (
+        "--no-access-log",
+        "--no-proxy-headers",
+        "--loop",
+        "uvloop",
+        "--http",
+        "httptools",
+        "--backlog",
+        "2048",
+    )
+    program = [sys.executable, "-m", "uvicorn", "floor:app", "--app-dir", str(HERE)]
+    return [*program, *options, "--port", str(port)]
+
+
+def at_commit(name: str) -> Peer:
+    """Return burnish as it was at a commit, in this environment."""
+
+    def install(folder: Path) -> None:
+        archive = subprocess.run(["git", "archive", name, "src"], cwd=HERE, capture_output=True, check=False)
+        if archive.returncode:
+            raise CannotMeasure(f"no commit {name}: {archive.stderr.decode().strip()}")
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+
+    def variables(folder: Path, upstream: str) -> dict[str, str]:
+        return _burnish_environment(folder, upstream) | {"PYTHONPATH": str(folder / "src")}
+
+    return Peer(name, _burnish, install=install, environment=variables, ready="/healthz", fresh=True)
+
+
+BURNISH = Peer("burnish", _burnish, environment=_burnish_environment, ready="/healthz", fresh=True)
+FLOOR = Peer("floor", _floor, environment=lambda folder, upstream: {"FLOOR_UPSTREAM": upstream}, fresh=True)
 PEERS = (
     BURNISH,
+    FLOOR,
     Peer("nginx", _nginx, install=_install_nginx, ready="/stats"),
     Peer("sglang-router", _router("sglang-router", "launch"), install=_from_pypi("sglang-router")),
     Peer("vllm-router", _router("vllm-router"), install=_from_pypi("vllm-router")),

@@ -1,9 +1,16 @@
-"""The scripted upstream and the load generator, both in fast C, and the CPU time of a proxy."""
+"""The scripted upstream and the load generator, both in fast C, an agent, and the CPU time of a proxy.
+
+No two texts are the same: their words are drawn from this repository's documentation, so a word is as frequent as
+there. A log, and its search, pay for texts that they have not seen yet.
+"""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import random
+import re
 import shutil
 import socket
 import subprocess
@@ -11,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +26,12 @@ from typing import Any, NamedTuple
 import psutil
 
 HERE = Path(__file__).parent
+WORDS = "words.txt"
 LOAD_CORE, PROXY_CORE = 0, 1
 """Upstream and load share a core, the proxy has another one to itself."""
 START_LIMIT_S = 60.0
+QUIET_S, QUIET_SHARE = 0.5, 0.02
+"""A proxy has nothing left to do if it uses less than this share of a core for so long."""
 
 
 class CannotMeasure(RuntimeError):
@@ -29,12 +39,16 @@ class CannotMeasure(RuntimeError):
 
 
 def build(folder: Path) -> None:
-    """Compile both programs. Raises CannotMeasure."""
+    """Compile both programs and write the words. Raises CannotMeasure."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if not compiler:
         raise CannotMeasure("a C compiler is needed: apt-get install gcc")
     for name in ("mock_backend", "loadgen"):
         subprocess.run([compiler, "-O2", "-o", str(folder / name), str(HERE / f"{name}.c")], check=True)
+    root = HERE.parents[1]
+    prose = " ".join(file.read_text() for file in sorted((*root.glob("*.md"), *root.glob("docs/*.md"))))
+    words = re.findall(r"[^\W\d_]+(?:'\w+)?[.,;:?!]?", prose)
+    (folder / WORDS).write_text("\n".join(json.dumps(word)[1:-1] for word in words))
 
 
 def pinned(command: list[str], core: int) -> list[str]:
@@ -44,9 +58,8 @@ def pinned(command: list[str], core: int) -> list[str]:
 @contextmanager
 def upstream(folder: Path, port: int) -> Iterator[str]:
     """Run the scripted upstream and yield its URL."""
-    process = subprocess.Popen(
-        pinned([str(folder / "mock_backend"), str(port)], LOAD_CORE), stdout=subprocess.DEVNULL
-    )
+    command = [str(folder / "mock_backend"), str(port), str(folder / WORDS)]
+    process = subprocess.Popen(pinned(command, LOAD_CORE), stdout=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
         wait_for(f"{url}/stats", process)
@@ -76,35 +89,81 @@ class Load:
     """One kind of traffic."""
 
     name: str
-    options: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    """Of the load generator."""
     chunks: int = 0
     """Streamed chunks a request; then the cost is counted per chunk."""
     paced: bool = False
-    """Whether requests come at a rate, however fast the answers are: then it is latency that counts."""
+    """Whether requests come at a rate, however fast the answers are: then latency counts, too."""
+    turns: int = 0
+    """Turns of an agent's conversation, which is sent instead."""
 
 
 LOADS = (
     Load("2 KB, 16 at once", ("conns=16",)),
     Load("2 KB, 64 at once", ("conns=64",)),
     Load("32 KB, 16 at once", ("conns=16", "size=32768")),
-    Load("streams of 64, 16 at once", ("conns=16", "stream=1", "chunks=64", "delay=5"), chunks=64),
+    Load("2 KB, 20 a second", ("conns=64", "rate=20"), paced=True),
     Load("2 KB, 100 a second", ("conns=64", "rate=100"), paced=True),
+    Load("agent, a turn of 100", turns=100),
+    Load("streams of 64, 16 at once", ("conns=16", "stream=1", "chunks=64", "delay=5"), chunks=64),
     Load(
-        "streams of 16, 20 a second", ("conns=64", "rate=20", "stream=1", "chunks=16", "delay=5"), paced=True
+        "streams of 16, 20 a second",
+        ("conns=64", "rate=20", "stream=1", "chunks=16", "delay=5"),
+        chunks=16,
+        paced=True,
     ),
 )
 
 
-def load(folder: Path, port: int, seconds: float, options: tuple[str, ...]) -> dict[str, Any]:
-    """Send requests for some time and return what came of them: counts, latencies in µs. Raises CannotMeasure."""
-    command = [str(folder / "loadgen"), str(port), f"dur={seconds:g}", *options]
+def load(folder: Path, port: int, seconds: float, options: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
+    """Send requests for some time; return counts, and latencies in µs. Raises CannotMeasure.
+
+    Equal seeds give equal texts; 0 gives new ones.
+    """
+    command = [str(folder / "loadgen"), str(port), f"words={folder / WORDS}", f"draw={seed}"]
     ran = subprocess.run(
-        pinned(command, LOAD_CORE), check=True, capture_output=True, text=True, timeout=seconds + 60
+        pinned([*command, f"dur={seconds:g}", *options], LOAD_CORE),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=seconds + 60,
     )
-    found: dict[str, Any] = json.loads(ran.stdout)
-    if not found["ok"] or found["bad"] or found["errs"]:
-        raise CannotMeasure(f"requests failed: {found}")
-    return found
+    result: dict[str, Any] = json.loads(ran.stdout)
+    if not result["ok"] or result["bad"] or result["errs"]:
+        raise CannotMeasure(f"requests failed: {result}")
+    return result
+
+
+def converse(folder: Path, port: int, turns: int, options: tuple[str, ...], seed: int) -> None:
+    """Send an agent's conversation: each turn has all earlier calls and results. Raises CannotMeasure."""
+    chance, words = random.Random(seed), (folder / WORDS).read_text().split("\n")
+
+    def text(length: int) -> str:
+        return " ".join(chance.choices(words, k=length))
+
+    given = dict(option.split("=", 1) for option in options)
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
+    headers |= dict(line.split(": ", 1) for line in given.get("header", "").splitlines())
+    parameters = {"type": "object", "properties": {"query": {"type": "string"}}}
+    function = {"name": "search", "description": text(40), "parameters": parameters}
+    messages = [{"role": "system", "content": text(200)}, {"role": "user", "content": text(40)}]
+    body = {
+        "model": given.get("model", "mock"),
+        "messages": messages,
+        "tools": [{"type": "function", "function": function}],
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    for _ in range(turns):
+        connection.request("POST", given.get("path", "/v1/chat/completions"), json.dumps(body), headers)
+        response = connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise CannotMeasure(f"a turn failed: {response.status} {answer[:300]!r}")
+        message = json.loads(answer)["choices"][0]["message"]
+        call = message["tool_calls"][0]["id"]
+        messages += [message, {"role": "tool", "tool_call_id": call, "content": text(150)}]
+    connection.close()
 
 
 class Used(NamedTuple):
@@ -117,24 +176,22 @@ class Used(NamedTuple):
 
 
 def used(pid: int) -> Used:
+    """Read the kernel's clocks: a tick of psutil's, 10 ms, is the cost of ten requests."""
+    first = psutil.Process(pid)
     whole = 0.0
-    for process in ((first := psutil.Process(pid)), *first.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        whole += times.user + times.system
-    main = next(thread for thread in first.threads() if thread.id == pid)
-    return Used(whole, main.user_time + main.system_time)
+    for process in (first, *first.children(recursive=True)):
+        with suppress(OSError):  # it has ended
+            whole += time.clock_gettime(~process.pid << 3 | 2)  # clock_getcpuclockid(3)
+    return Used(whole, int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9)
 
 
 def settled(pid: int) -> Used:
     """Return the seconds used once there is nothing left to do: what is logged afterwards costs, too."""
     before = used(pid)
     while True:
-        time.sleep(0.3)
+        time.sleep(QUIET_S)
         now = used(pid)
-        if now.whole - before.whole < 0.3 * 0.02:
+        if now.whole - before.whole < QUIET_S * QUIET_SHARE:
             return now
         before = now
 
