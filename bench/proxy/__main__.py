@@ -47,7 +47,7 @@ class Cost:
     cpu: float = 0.0
     """A request, or a streamed chunk."""
     log: float = 0.0
-    """Of it what burnish's threads used that are not the event loop."""
+    """Of it what threads used that are not the event loop, in those that log."""
     first: float = 0.0
     """Until the first byte of an answer, at the median."""
     p99: float = 0.0
@@ -59,7 +59,7 @@ Rounds = dict[tuple[str, str], dict[int, Cost]]
 
 
 def main() -> int:
-    """Measure and print; exits 1 when burnish could not be measured."""
+    """Measure and print; exits 1 if burnish, or the commit, could not be measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each kind of traffic, each round")
@@ -86,6 +86,8 @@ def main() -> int:
         build(folder)
         url = stack.enter_context(upstream(folder, free_port()))
         started = _start_all(stack, peers, folder, url)
+        if not {BURNISH.name, options.against or BURNISH.name} <= {peer.name for peer in started}:
+            return 1
         os.sched_setaffinity(0, {LOAD_CORE})  # the agent is this process
         for turn in range(options.rounds + 1):
             seconds = options.seconds if turn else min(options.seconds, WARM_UP_S)
@@ -96,7 +98,7 @@ def main() -> int:
                         rounds[name, kind.name][turn] = cost
             started = dict(reversed(started.items()))  # none is always the first
             print(f"round {turn} of {options.rounds}", file=sys.stderr, flush=True)
-    _report(rounds, [peer.name for peer in peers if peer in started])
+    _report(rounds, [peer for peer in peers if peer in started])
     return 0 if (BURNISH.name, LOADS[0].name) in rounds else 1
 
 
@@ -151,17 +153,18 @@ def _cost(
     return Cost(cpu * share, (cpu - loop) * share, result["ttft_p50"], result["lat_p99"])
 
 
-def _report(rounds: Rounds, peers: Sequence[str]) -> None:
+def _report(rounds: Rounds, peers: Sequence[Peer]) -> None:
     """Print tables in Markdown."""
     paced = [kind for kind in LOADS if kind.paced]
     _table("CPU µs a request (of streams: a chunk)", LOADS, rounds, peers, lambda cost: cost.cpu)
-    _table("Of burnish's the log", LOADS, rounds, [BURNISH.name], lambda cost: cost.log)
+    logging = [peer for peer in peers if peer.fresh]
+    _table("Of it the log's threads", LOADS, rounds, logging, lambda cost: cost.log)
     _table("Added µs until the first byte, at the median", paced, rounds, peers, lambda cost: cost.first)
     _table("Added µs until the last byte, p99", paced, rounds, peers, lambda cost: cost.p99)
 
 
 def _table(
-    title: str, kinds: Sequence[Load], rounds: Rounds, peers: Sequence[str], figure: Callable[[Cost], float]
+    title: str, kinds: Sequence[Load], rounds: Rounds, peers: Sequence[Peer], figure: Callable[[Cost], float]
 ) -> None:
     print(f"\n{title}: median (least to most), burnish / it\n")
     print(f"| | {' | '.join(kind.name for kind in kinds)} |")
@@ -169,19 +172,20 @@ def _table(
     for peer in peers:
         cells = []
         for kind in kinds:
-            theirs = {turn: figure(cost) for turn, cost in rounds.get((peer, kind.name), {}).items()}
+            theirs = {turn: figure(cost) for turn, cost in rounds.get((peer.name, kind.name), {}).items()}
             ours = {turn: figure(cost) for turn, cost in rounds.get((BURNISH.name, kind.name), {}).items()}
             cells.append(_cell(theirs, ours) if theirs else "–")
-        print(f"| {peer} | {' | '.join(cells)} |")
+        print(f"| {peer.name} | {' | '.join(cells)} |")
 
 
 def _cell(theirs: dict[int, float], ours: dict[int, float]) -> str:
     figures = theirs.values()
     cell = f"{statistics.median(figures):.0f} ({min(figures):.0f} to {max(figures):.0f})"
-    ratios = [ours[turn] / theirs[turn] for turn in theirs if turn in ours and theirs[turn] > 0]
-    if theirs == ours or not ratios:
+    if theirs == ours or min(figures) <= 0 or not theirs.keys() & ours.keys():
         return cell
-    return f"{cell}, {statistics.median(ratios):.2f}"
+    return (
+        f"{cell}, {statistics.median(ours[turn] / theirs[turn] for turn in theirs.keys() & ours.keys()):.2f}"
+    )
 
 
 if __name__ == "__main__":

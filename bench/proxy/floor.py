@@ -14,13 +14,12 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from queue import SimpleQueue
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import httptools
 
 Message = MutableMapping[str, Any]
 Headers = list[tuple[bytes, bytes]]
-UPSTREAM = urlsplit(os.environ["FLOOR_UPSTREAM"])
+UPSTREAM = os.environ["FLOOR_UPSTREAM"].removeprefix("http://")
 LINGER_S = 0.05
 OF_A_CONNECTION = {b"host", b"connection", b"content-length", b"transfer-encoding", b"expect"}
 
@@ -91,6 +90,11 @@ class Upstream(asyncio.Protocol):
         self.complete = True
 
 
+async def connected() -> Upstream:
+    host, port = UPSTREAM.split(":")
+    return (await asyncio.get_running_loop().create_connection(Upstream, host, int(port)))[1]
+
+
 async def app(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
@@ -104,12 +108,9 @@ async def app(
         message = await receive()
         body += message["body"]
     lines = [name + b": " + value for name, value in scope["headers"] if name not in OF_A_CONNECTION]
-    lines += [b"host: " + UPSTREAM.netloc.encode(), b"content-length: %d" % len(body)]
+    lines += [b"host: " + UPSTREAM.encode(), b"content-length: %d" % len(body)]
     target = b"%s %s HTTP/1.1\r\n" % (scope["method"].encode(), scope["raw_path"])
-    loop = asyncio.get_running_loop()
-    upstream = (
-        idle.pop() if idle else (await loop.create_connection(Upstream, UPSTREAM.hostname, UPSTREAM.port))[1]
-    )
+    upstream = idle.pop() if idle else await connected()
     upstream.ask(target + b"\r\n".join(lines) + b"\r\n\r\n" + body)
     part, complete = await upstream.part()
     answer = [part]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -70,7 +70,8 @@ def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]
     except CannotMeasure as error:
         raise CannotMeasure(f"{peer.name}: {error}\n{log.read_text(errors='replace')[-2000:]}") from error
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
@@ -93,7 +94,8 @@ def _from_pypi(*packages: str) -> Callable[[Path], None]:
         if (folder / "bin" / "python").exists():
             return
         uv = Path(sys.executable).with_name("uv")
-        subprocess.run([uv, "venv", "-q", "--allow-existing", folder], check=True)
+        same = ("--python", sys.executable)
+        subprocess.run([uv, "venv", "-q", "--allow-existing", *same, folder], check=True)
         subprocess.run(
             [uv, "pip", "install", "-q", "--python", folder / "bin" / "python", *packages], check=True
         )
@@ -233,18 +235,23 @@ def _floor(folder: Path, upstream: str, port: int) -> list[str]:
 
 
 def at_commit(name: str) -> Peer:
-    """Return burnish as it was at a commit, in this environment."""
+    """Return burnish as it was at a commit: its dependencies, in today's versions."""
 
     def install(folder: Path) -> None:
-        archive = subprocess.run(["git", "archive", name, "src"], cwd=HERE, capture_output=True, check=False)
+        root = HERE.parents[1]
+        archive = subprocess.run(["git", "archive", name], cwd=root, capture_output=True, check=False)
         if archive.returncode:
             raise CannotMeasure(f"no commit {name}: {archive.stderr.decode().strip()}")
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        _from_pypi("-r", str(folder / "pyproject.toml"), "-c", str(root / "constraints.txt"))(folder)
+
+    def command(folder: Path, upstream: str, port: int) -> list[str]:
+        return [str(folder / "bin" / "python"), *_burnish(folder, upstream, port)[1:]]
 
     def variables(folder: Path, upstream: str) -> dict[str, str]:
         return _burnish_environment(folder, upstream) | {"PYTHONPATH": str(folder / "src")}
 
-    return Peer(name, _burnish, install=install, environment=variables, ready="/healthz", fresh=True)
+    return Peer(name, command, install=install, environment=variables, ready="/healthz", fresh=True)
 
 
 BURNISH = Peer("burnish", _burnish, environment=_burnish_environment, ready="/healthz", fresh=True)
