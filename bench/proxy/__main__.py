@@ -118,9 +118,9 @@ def _start_all(stack: ExitStack, peers: list[Peer], folder: Path, url: str) -> d
 def _one_round(
     folder: Path, kind: Load, started: dict[Peer, tuple[int, int]], url: str, seconds: float, seed: int
 ) -> list[tuple[str, Cost]]:
-    """Return each peer's cost of one kind of traffic; of paced traffic, the latency that it added."""
+    """Return each peer's cost of one kind of traffic; and the latency that it added, if that counts."""
     direct = Cost()
-    if kind.paced:
+    if kind.latency:
         port = urlsplit(url).port
         assert port
         alone = load(folder, port, seconds, kind.options, seed)
@@ -155,12 +155,12 @@ def _cost(
 
 def _report(rounds: Rounds, peers: Sequence[Peer]) -> None:
     """Print tables in Markdown."""
-    paced = [kind for kind in LOADS if kind.paced]
+    timed = [kind for kind in LOADS if kind.latency]
     _table("CPU µs a request (of streams: a chunk)", LOADS, rounds, peers, lambda cost: cost.cpu)
     logging = [peer for peer in peers if peer.fresh]
     _table("Of it the log's threads", LOADS, rounds, logging, lambda cost: cost.log)
-    _table("Added µs until the first byte, at the median", paced, rounds, peers, lambda cost: cost.first)
-    _table("Added µs until the last byte, p99", paced, rounds, peers, lambda cost: cost.p99)
+    _table("Added µs until the first byte, at the median", timed, rounds, peers, lambda cost: cost.first)
+    _table("Added µs until the last byte, p99", timed, rounds, peers, lambda cost: cost.p99)
 
 
 def _table(

@@ -93,8 +93,8 @@ class Load:
     """Of the load generator."""
     chunks: int = 0
     """Streamed chunks a request; then the cost is counted per chunk."""
-    paced: bool = False
-    """Whether requests come at a rate, however fast the answers are: then latency counts, too."""
+    latency: bool = False
+    """Whether it counts, too: requests come at a rate, however fast the answers are, and there are enough of them."""
     turns: int = 0
     """Turns of an agent's conversation, which is sent instead."""
 
@@ -103,15 +103,15 @@ LOADS = (
     Load("2 KB, 16 at once", ("conns=16",)),
     Load("2 KB, 64 at once", ("conns=64",)),
     Load("32 KB, 16 at once", ("conns=16", "size=32768")),
-    Load("2 KB, 20 a second", ("conns=64", "rate=20"), paced=True),
-    Load("2 KB, 100 a second", ("conns=64", "rate=100"), paced=True),
+    Load("2 KB, 20 a second", ("conns=64", "rate=20")),
+    Load("2 KB, 100 a second", ("conns=64", "rate=100"), latency=True),
     Load("agent, a turn of 100", turns=100),
     Load("streams of 64, 16 at once", ("conns=16", "stream=1", "chunks=64", "delay=5"), chunks=64),
     Load(
         "streams of 16, 20 a second",
         ("conns=64", "rate=20", "stream=1", "chunks=16", "delay=5"),
         chunks=16,
-        paced=True,
+        latency=True,
     ),
 )
 
@@ -186,7 +186,10 @@ def used(pid: int) -> Used:
 
 
 def settled(pid: int) -> Used:
-    """Return the seconds used once there is nothing left to do: what is logged afterwards costs, too."""
+    """Return the seconds used once there is nothing left to do: what is logged afterwards costs, too.
+
+    Work that begins only after ``QUIET_S`` of quiet isn't counted.
+    """
     before = used(pid)
     while True:
         time.sleep(QUIET_S)
