@@ -19,7 +19,7 @@ from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.importing import Importing, Report, read_files
 from burnish.proxy.cli.keep import new_file
 from burnish.proxy.cli.terminal import Json, Url, console, errors, printed_json
-from burnish.proxy.datasets import atif, trl_rollouts, verifiers
+from burnish.proxy.datasets.formats import atif, trl_rollouts, verifiers
 from burnish.proxy.datasets.making import read_metric
 from burnish.proxy.datasets.reading import FORMATS, OWN
 from burnish.proxy.datasets.writing import TRL_TYPES, written
@@ -61,8 +61,6 @@ ROLLOUTS = {
     ExportFormat.VERIFIERS: RolloutFormat("episodes", verifiers.lines),
     ExportFormat.ATIF: RolloutFormat("trajectories", atif.lines),
 }
-
-ImportFormat = StrEnum("ImportFormat", {name: name for name in (OWN, *FORMATS)})  # type: ignore[misc]
 
 
 @app.command("export")
@@ -182,7 +180,12 @@ def import_(
         typer.Argument(metavar="FILE...", help="JSON or JSON lines; several that belong together."),
     ],
     name: Annotated[
-        ImportFormat | None, typer.Option("--format", help="By default it is told from the lines.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar=f"<{'|'.join((OWN, *FORMATS))}>",
+            help="By default it is told from the lines.",
+        ),
     ] = None,
     metric: Annotated[
         list[str] | None,
@@ -197,14 +200,14 @@ def import_(
 ) -> None:
     """Store ratings, preferences, corrections and demonstrations, with their contexts.
 
-    Reads what `burnish data export` writes, and exports of Langfuse, Open WebUI, LangSmith and TensorZero. What is
+    Reads what `burnish data export` writes, and exports of Langfuse, Open WebUI and LangSmith. What is
     there already stays, so a file can be imported again. Lines that can't be read are named and skipped.
     """
     try:
         metrics = dict(read_metric(each) for each in metric or ())
     except ValueError as error:
         raise WrongUsage(f"--metric: {error}") from error
-    found = read_files(files, name.value if name else None, metrics)
+    found = read_files(files, name, metrics)
     report = Importing(Proxy(url), dry_run=dry_run).send(found)
     if not printed_json(report.as_json(), as_json):
         _print(report, dry_run=dry_run)

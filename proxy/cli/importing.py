@@ -13,7 +13,7 @@ from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.datasets.found import Found, Item, Problem
 from burnish.proxy.datasets.making import Line, Range, SeveralMetrics, made
-from burnish.proxy.datasets.reading import FORMATS, OWN, format_of, items_of
+from burnish.proxy.datasets.reading import FORMATS, OWN, REMOVED, format_of, items_of
 
 RECORDS_A_BATCH = 25
 """One transaction each, of about 40 ms; ratings and the log wait for it, requests don't."""
@@ -61,6 +61,10 @@ class Report:
 
 def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Range | None]) -> Read:
     """Return the records in files. Raises WrongUsage."""
+    if name and name not in (OWN, *FORMATS, *REMOVED):
+        raise WrongUsage(
+            f"there is no format {name!r} to import: expected one of {', '.join((OWN, *FORMATS))}"
+        )
     try:
         items, problems = items_of(files)
     except OSError as error:
@@ -71,6 +75,8 @@ def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Ra
     if (name := name or format_of(items)) is None:
         first = f" ({problems[0].place}: {problems[0].reason})" if problems else ""
         raise WrongUsage(UNKNOWN_FORMAT + first)
+    if name in REMOVED:
+        raise WrongUsage(REMOVED[name])
     if name == OWN:
         return Read(name, _in_order(items), problems, Counter())
     found = Found(name, problems=problems)

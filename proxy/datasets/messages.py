@@ -5,7 +5,6 @@ Traces hold whatever a program gave its tracer: messages of OpenAI or LangChain,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -70,13 +69,9 @@ def _call(given: Any) -> dict[str, Any]:
         name, arguments = given.get("name"), given.get("args", given.get("arguments"))
     if not isinstance(name, str):
         raise Unusable("a tool call has no name")
-    return tool_call(given.get("id"), name, arguments)
-
-
-def tool_call(identifier: Any, name: str, arguments: Any) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
     function = {"name": name, "arguments": text}
-    return {"id": str(identifier or f"call_{name}"), "type": "function", "function": function}
+    return {"id": str(given.get("id") or f"call_{name}"), "type": "function", "function": function}
 
 
 def messages_of(given: Any) -> tuple[Message, ...]:
@@ -173,13 +168,6 @@ def moment_of(given: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return moment if 0 <= moment < MILLISECONDS else None
-
-
-def uuid_moment(given: str) -> float | None:
-    """Return the time in a UUID of version 7."""
-    if not re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", given.lower()):
-        return None
-    return int(given.replace("-", "")[:12], 16) / 1000
 
 
 def text_or_none(given: Any) -> str | None:

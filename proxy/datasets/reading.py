@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from burnish.adapters.regular import check_regular
-from burnish.proxy.datasets import langfuse, langsmith, open_webui, tensorzero
 from burnish.proxy.datasets.examples import read_dpo, read_kto, read_sft
+from burnish.proxy.datasets.formats import langfuse, langsmith, open_webui
 from burnish.proxy.datasets.found import Found, Item, Problem
 from burnish.proxy.datasets.records import READERS
 
@@ -25,8 +25,12 @@ FORMATS: Mapping[str, Callable[[list[Item], Found], None]] = {
     "langfuse": langfuse.read,
     "open-webui": open_webui.read,
     "langsmith": langsmith.read,
-    "tensorzero": tensorzero.read,
 }
+REMOVED = {
+    "tensorzero": "burnish no longer reads exports of TensorZero, which is archived: write its answers and ratings as "
+    "lines of kto, dpo or sft, and import those",
+}
+"""Formats that earlier versions read, with what to do instead."""
 NOT_JSON = "it isn't JSON ({})"
 NO_OBJECT = "it isn't a JSON object"
 

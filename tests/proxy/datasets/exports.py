@@ -89,37 +89,3 @@ def langsmith(**feedback: Any) -> list[Object]:
          "correction": None, "feedback_source": {"type": "api", "user_id": "ann"},
          "created_at": "2026-05-01T11:00:00+00:00", **feedback},
     ]  # fmt: skip
-
-
-EPISODE = "01942e26-51eb-7d12-82d5-c639332d11ff"
-FIRST, SECOND = "01942e26-910b-7ab1-a645-46bc4463a001", "01942e26-b224-7831-b5a3-c34f3514288c"
-
-
-def tensorzero() -> list[Object]:
-    """An episode of two inferences, and every kind of feedback."""
-
-    def inference(name: str, *asked: Object, output: Any) -> Object:
-        given = json.dumps({"system": "Guess.", "messages": list(asked)})
-        return {"id": name, "function_name": "answer", "variant_name": "baseline", "episode_id": EPISODE,
-                "input": given, "output": json.dumps(output), "tool_params": "", "inference_params": "{}",
-                "processing_time_ms": 9, "tags": {"user_id": "ann"}}  # fmt: skip
-
-    def text(value: str, member: str = "text") -> list[Object]:
-        return [{"type": "text", member: value}]
-
-    question = {"role": "user", "content": text("Is it made by man?", "value")}
-    said = {"role": "assistant", "content": text("Yes.")}
-    call = {"type": "tool_call", "id": "c1", "name": "look", "arguments": "{}"}
-    return [
-        inference(FIRST, question, output=text("Yes.")),
-        inference(SECOND, question, said, {"role": "user", "content": "A tool?"}, output=text("No.")),
-        {"id": "01942e27-0802-7fe0-8c4b-a0f2dbbbcd83", "target_id": FIRST, "metric_name": "solved", "value": True,
-         "tags": {}},
-        {"id": "01942e27-0802-7fe0-8c4b-a0f2dbbbcd84", "target_id": EPISODE, "metric_name": "solved", "value": False,
-         "tags": {}},
-        {"id": "01942e27-0802-7fe0-8c4b-a0f2dbbbcd85", "target_id": SECOND, "target_type": "inference",
-         "value": "Wrong.", "tags": {}},
-        {"id": "01942e27-0802-7fe0-8c4b-a0f2dbbbcd86", "inference_id": SECOND, "value": json.dumps(text("Yes!"))},
-        {"id": "01942e27-0802-7fe0-8c4b-a0f2dbbbcd87", "inference_id": SECOND, "value": json.dumps([call])},
-        {"id": "01942e27-0802-7fe0-8c4b-a0f2dbbbcd88", "target_id": "gone", "metric_name": "solved", "value": True},
-    ]  # fmt: skip

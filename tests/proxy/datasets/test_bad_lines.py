@@ -18,7 +18,7 @@ from burnish.proxy.cli.importing import read_files
 from burnish.proxy.datasets.reading import FORMATS, OWN
 from burnish.proxy.datasets.records import READERS, read_record
 from burnish.proxy.errors import Unprocessable
-from tests.proxy.datasets.exports import chat_of_open_webui, langfuse, langsmith, lines, tensorzero
+from tests.proxy.datasets.exports import chat_of_open_webui, langfuse, langsmith, lines
 from tests.support.inprocess import behind
 from tests.support.program import call, said
 from tests.support.upstream import completion as completed
@@ -146,7 +146,6 @@ SEEDS = [
     *({"prompt": "a", "chosen": "b", "rejected": "c"}, {"prompt": "a", "completion": "b", "label": True}),
     *langfuse(),
     *langsmith(),
-    *tensorzero(),
     chat_of_open_webui(1),
 ]
 JSON = st.recursive(

@@ -13,13 +13,11 @@ from burnish.proxy.datasets.making import Range
 from burnish.proxy.datasets.records import read_record
 from burnish.proxy.records import Completion
 from tests.proxy.datasets.exports import (
-    EPISODE,
     chat_of_open_webui,
     feedback_of_open_webui,
     langfuse,
     langsmith,
     lines,
-    tensorzero,
 )
 
 CORRECTION = "A cup of tea."
@@ -155,42 +153,16 @@ def test_feedback_of_langsmith_is_about_the_llm_in_the_chain(path: Path) -> None
     assert not runs_only.lines and any("feedback_stats" in each for each in runs_only.left_out)
 
 
-def test_every_kind_of_feedback_of_tensorzero(path: Path) -> None:
-    found = read(path, *tensorzero())
-    first, second, shown = sorted(
-        answers(found), key=lambda each: len(texts(each)) + bool(each["reply"].get("tool_calls"))
-    )
-    assert texts(second) == ["Guess.", "Is it made by man?", "Yes.", "A tool?", "No."]
-    assert first["conversation_id"] == second["conversation_id"]
-    assert shown["reply"]["tool_calls"][0]["function"] == {"name": "look", "arguments": "{}"}
-    told = [(each["reward"], each["scope"], each["comment"], each["correction"]) for each in said(found)]
-    assert told == [
-        (1.0, "completion", None, None),
-        (-1.0, "conversation", None, None),
-        (None, "completion", "Wrong.", None),
-        (None, "completion", None, "Yes!"),
-        (1.0, "completion", None, None),
-    ]
-    assert said(found)[-1]["preferred_over"] == second["id"]
-    assert found.left_out == {"feedback on inferences that the files don't hold": 1}
-    assert EPISODE not in str(found.lines)  # IDs of theirs don't become ours
-
-
-def test_a_prompt_that_was_a_template_is_not_made_up(path: Path) -> None:
-    (
-        inference,
-        *_,
-    ) = tensorzero()
-    inference["input"] = '{"system": {"secret": "bat"}, "messages": [{"role": "user", "content": "Is it?"}]}'
-    found = read(path, inference, *tensorzero()[2:3])
-    assert not found.lines
-    assert [(each.place, "template with arguments" in each.reason) for each in found.problems] == [
-        ("line 2", True)
-    ]
+def test_exports_of_tensorzero_are_refused_with_what_to_do(path: Path) -> None:
+    rating = {"target_id": "a", "metric_name": "solved", "value": True}
+    lines(path, {"id": "a", "function_name": "answer", "input": "{}", "output": "[]"}, rating)
+    for name in (None, "tensorzero"):
+        with pytest.raises(WrongUsage, match=r"TensorZero, which is archived: write .* lines of kto"):
+            read_files([path], name, {})
 
 
 def test_no_version_of_ours_is_blamed(path: Path) -> None:
-    for objects in (langfuse(), [chat_of_open_webui(1)], langsmith(), tensorzero()):
+    for objects in (langfuse(), [chat_of_open_webui(1)], langsmith()):
         for each in answers(read(path, *objects)):
             record = read_record(each)
             assert isinstance(record, Completion)
