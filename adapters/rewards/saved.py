@@ -41,6 +41,8 @@ class _Record(BaseModel):
 class Tried(_Record):
     """One form of reward model, and how it ordered ratings that it hadn't seen."""
 
+    model_config = ConfigDict(extra="ignore")  # models saved earlier have `serves`
+
     name: str
     share: float | None = None
     """Of (better, worse) pairs in the right order; None: it couldn't be tried."""
@@ -48,8 +50,6 @@ class Tried(_Record):
     """Its standard error."""
     reason: str | None = None
     """Why it couldn't be tried, or why it isn't used although it is the best."""
-    serves: bool = True
-    """Whether it is fast enough to score while burnish serves."""
 
     @property
     def order(self) -> Order | None:

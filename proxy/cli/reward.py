@@ -108,7 +108,6 @@ def _table(forms: list[dict[str, Any]]) -> Table:
         share = f"{each['order']:.0%}" if known else "–"
         interval = f"{each['lower']:.0%} to {each['upper']:.0%}" if known else ""
         notes = ["used"] if each["chosen"] else []
-        notes += [] if each["serves"] else ["too slow to score answers while serving"]
         notes += [each["reason"]] if each["reason"] else []
         table.add_row(each["name"], share, interval, escape("; ".join(notes)))
     return table

@@ -20,7 +20,6 @@ _FORM = flat(
     upper=float | None,
     believed=bool,
     chosen=bool,
-    serves=bool,
     reason=str | None,
 )
 SHOWN = flat(

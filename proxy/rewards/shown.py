@@ -27,7 +27,6 @@ def model_json(kept: Kept) -> dict[str, Any]:
                 "upper": each.order and each.order.upper,
                 "believed": bool(each.order and each.order.believed),
                 "chosen": each.name == manifest.chosen,
-                "serves": each.serves,
                 "reason": each.reason,
             }
             for each in manifest.tried

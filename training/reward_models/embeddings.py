@@ -26,7 +26,6 @@ NO_SPREAD = 1e-6
 
 class Embeddings:
     name = EMBEDDINGS
-    serves = True
     objective = "logistic loss on thumbs, squared error on grades, Bradley-Terry on pairs; five MLPs of 16 hidden units"
 
     def __init__(self, embedding: Embedding, seed: int) -> None:

@@ -11,15 +11,13 @@ from burnish.adapters.rewards.base import Vector
 from burnish.adapters.rewards.preference_model import fit_views
 from burnish.training.reward_models.ratings import REPEATS, Places, Ratings, unseen_order
 
-WORDS_OR_FORM, EMBEDDINGS, HIDDEN_STATES = "words or form", "embeddings", "hidden states"
+WORDS_OR_FORM, EMBEDDINGS = "words or form", "embeddings"
 
 
 class FormOfModel(Protocol):
     """One way to learn scores from ratings."""
 
     name: str
-    serves: bool
-    """Whether it can score in the serving process."""
     objective: str
 
     def learn_and_score(self, ratings: Ratings, seen: Places, unseen: Places) -> Vector | None:
@@ -49,7 +47,6 @@ class WordsOrForm:
     """Ridge regression on words or on form, whichever orders better: the preference model as an ensemble."""
 
     name = WORDS_OR_FORM
-    serves = True
     objective = "ridge regression on good and bad, both classes weighing the same"
 
     def learn_and_score(self, ratings: Ratings, seen: Places, unseen: Places) -> Vector | None:

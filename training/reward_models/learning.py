@@ -1,4 +1,4 @@
-"""``python -m burnish.training reward DIR``: compares forms of reward models, and writes the best one that serves."""
+"""``python -m burnish.training reward DIR``: compares forms of reward models, and writes the best one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from burnish.adapters.rewards import Ensemble, Order, write_reward_model
 from burnish.adapters.rewards.saved import RewardManifest, Tried
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.reward_job import MODEL, RewardJob, read_reward_job
-from burnish.training.reward_models.forms import EMBEDDINGS, HIDDEN_STATES, FormOfModel, WordsOrForm, order_of
+from burnish.training.reward_models.forms import EMBEDDINGS, FormOfModel, WordsOrForm, order_of
 from burnish.training.reward_models.ratings import Ratings, usable
 from burnish.training.weights import prepared_weights
 
@@ -21,7 +21,7 @@ def learn_reward_model(path: Path) -> RewardManifest:
     """Do the job in a directory. Raises JobError, NotTrainable, OSError."""
     job, lines = read_reward_job(path)
     ratings, unused = usable(lines)
-    forms, untried = _forms(job, ratings)
+    forms, untried = _forms(job)
     tried, chosen = compared(ratings, forms)
     if chosen is None:
         raise NotTrainable(
@@ -39,42 +39,37 @@ def learn_reward_model(path: Path) -> RewardManifest:
     )
 
 
-def _forms(job: RewardJob, ratings: Ratings) -> tuple[list[FormOfModel], list[Tried]]:
+def _forms(job: RewardJob) -> tuple[list[FormOfModel], list[Tried]]:
     """Return the forms that can be tried, and why others can't."""
     why = job.why_no_base
     if job.base_weights:
         try:
-            return [WordsOrForm(), *_forms_of_base(job, ratings)], []
+            return [WordsOrForm(), _form_of_base(job)], []
         except (JobError, MissingDependency) as error:
             why = str(error)
-    untried = [
-        Tried(name=name, reason=why, serves=name == EMBEDDINGS) for name in (EMBEDDINGS, HIDDEN_STATES)
-    ]
-    return [WordsOrForm()], untried
+    return [WordsOrForm()], [Tried(name=EMBEDDINGS, reason=why)]
 
 
-def _forms_of_base(job: RewardJob, ratings: Ratings) -> list[FormOfModel]:
-    """Return the forms that look at texts through the base model. Raises JobError, MissingDependency."""
+def _form_of_base(job: RewardJob) -> FormOfModel:
+    """Return the form that sees texts as the base model's embeddings. Raises JobError, MissingDependency."""
     from burnish.training.reward_models.base_model import loaded_base
 
     weights = prepared_weights(Path(job.base_weights or ""), job.base_digest, Path(job.weights_cache))
     tokenizer, model = loaded_base(weights, job.threads)
-    # Both import torch, which not every burnish has.
+    # It imports torch, which not every burnish has.
     from burnish.training.reward_models.embeddings import Embeddings, embedding_of
-    from burnish.training.reward_models.hidden_states import HiddenStates, states_of
 
-    embedding = embedding_of(tokenizer, model)
-    return [Embeddings(embedding, job.seed), HiddenStates(*states_of(tokenizer, model, ratings), job.seed)]
+    return Embeddings(embedding_of(tokenizer, model), job.seed)
 
 
 def compared(
     ratings: Ratings, forms: Sequence[FormOfModel]
 ) -> tuple[list[Tried], tuple[FormOfModel, Ensemble] | None]:
-    """Return how each form ordered unseen ratings, and the best one that serves, learnt from all of them."""
+    """Return how each form ordered unseen ratings, and the best one, learnt from all of them."""
     found: list[tuple[Tried, FormOfModel, Ensemble | None]] = []
     for form in forms:
         ordered = order_of(form, ratings)
-        model = form.learn(ratings) if ordered and form.serves else None
+        model = form.learn(ratings) if ordered else None
         found.append((_tried(form, ordered), form, model))
     able = [(tried.share or 0.0, form, model) for tried, form, model in found if model]
     best = max(able, key=lambda each: each[0]) if able else None
@@ -83,5 +78,5 @@ def compared(
 
 def _tried(form: FormOfModel, ordered: Order | None) -> Tried:
     if ordered is None:
-        return Tried(name=form.name, serves=form.serves, reason=NOTHING)
-    return Tried(name=form.name, serves=form.serves, share=ordered.share, error=ordered.error)
+        return Tried(name=form.name, reason=NOTHING)
+    return Tried(name=form.name, share=ordered.share, error=ordered.error)

@@ -1,4 +1,4 @@
-"""Reward models on a tiny base: all forms are tried on unseen conversations, and the best one that serves is saved."""
+"""Reward models on a tiny base: all forms are tried on unseen conversations, and the best one is saved."""
 
 from __future__ import annotations
 
@@ -43,18 +43,16 @@ def lines(count: int = 40, seed: int = 0) -> list[Rated]:
     ]
 
 
-def test_all_forms_are_compared_and_the_best_one_that_serves_is_saved(tmp_path: Path, tiny: Base) -> None:
+def test_all_forms_are_compared_and_the_best_one_is_saved(tmp_path: Path, tiny: Base) -> None:
     base = RewardJob(
         base_weights=str(tiny.gguf), base_digest=tiny.digest, weights_cache=str(tiny.weights_cache)
     )
     write_reward_job(tmp_path / "job", base, lines())
     manifest = learn_reward_model(tmp_path / "job")
     tried = {each.name: each for each in manifest.tried}
-    assert tried.keys() == {"words or form", "embeddings", "hidden states"}
+    assert tried.keys() == {"words or form", "embeddings"}
     assert all(each.order for each in tried.values()), tried
-    assert not tried["hidden states"].serves
-    serving = [each for each in tried.values() if each.serves]
-    assert manifest.chosen == max(serving, key=lambda each: each.share or 0).name
+    assert manifest.chosen == max(tried.values(), key=lambda form: form.share or 0).name
     assert tried["words or form"].share > 0.9
 
     again, model = read_reward_model(tmp_path / "job" / MODEL)
@@ -64,13 +62,10 @@ def test_all_forms_are_compared_and_the_best_one_that_serves_is_saved(tmp_path: 
     assert bad < 0.5 < good
 
 
-def test_without_a_base_the_others_say_why(tmp_path: Path) -> None:
+def test_without_a_base_the_other_form_says_why(tmp_path: Path) -> None:
     write_reward_job(tmp_path / "job", RewardJob(why_no_base="engine = none"), lines())
-    untried = [each for each in learn_reward_model(tmp_path / "job").tried if not each.order]
-    assert {each.name: each.reason for each in untried} == {
-        "embeddings": "engine = none",
-        "hidden states": "engine = none",
-    }
+    untried = [form for form in learn_reward_model(tmp_path / "job").tried if not form.order]
+    assert {form.name: form.reason for form in untried} == {"embeddings": "engine = none"}
 
 
 def embedding(count: int = 24, width: int = 6) -> Embedding:
