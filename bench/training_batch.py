@@ -47,21 +47,6 @@ def rated() -> list[Sample]:
     return [_sample(place, answer, good=len(answer.reply) < middle) for place, answer in enumerate(kept)]
 
 
-def praised() -> list[Sample]:
-    return [_sample(place, answer, good=True) for place, answer in enumerate(answers())]
-
-
-def preferred() -> list[Sample]:
-    """Return them in 16 pairs: each first one of two is preferred over the second, as a reply to its own question."""
-    kept = answers()
-    return [
-        _sample(place, better, good=True).model_copy(
-            update={"worse": ({"role": "assistant", "content": worse.reply},)}
-        )
-        for place, (better, worse) in enumerate(zip(kept[0::2], kept[1::2], strict=True))
-    ]
-
-
 def _sample(place: int, answer: Answer, *, good: bool) -> Sample:
     return Sample(
         completion_id=f"cmpl_{place:02}",

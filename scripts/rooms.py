@@ -61,7 +61,6 @@ ROOMS: Mapping[str, Room] = {
             "tests/adapters/test_served_as_trained.py",
             "tests/bench/test_gate_candidates.py",
             "tests/bench/test_losses.py",
-            "tests/bench/test_merges.py",
             "tests/bench/test_training.py",
         ),
         (

@@ -12,7 +12,7 @@ MIN_KEPT = 0.9
 """Of the change. Measured: q8_0 keeps 1.00 on a 4-bit base, 4 bits .06."""
 MAX_NOISE = 10.0
 """Of the rounding, in units of the change. An ordinary adapter has 3.5 to 5 with q8_0. Up to 10 no effect on next-token
-probabilities was measured, and beyond it f16 keeps no more, either (`python -m bench.merges.noise`)."""
+probabilities was measured, and beyond it f16 keeps no more, either (docs/measurements.md)."""
 
 
 @dataclass(slots=True)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import training, training_gpu
-from bench.training_batch import COUNT, answers, preferred, rated
-from bench.training_sides import Objective
+from bench import training_gpu
+from bench.training_batch import COUNT, answers, rated
 from burnish.training.job import Hyperparameters
 
 TINY = {
@@ -38,20 +37,6 @@ def test_the_batch_has_short_and_long_answers_half_of_them_good() -> None:
     assert min(lengths) < 20
     assert max(lengths) > 100
     assert sum(sample.reward > 0 for sample in rated()) == COUNT // 2
-    assert all(sample.worse != (sample.reply,) for sample in preferred())
-
-
-@pytest.mark.parametrize(
-    "objective",
-    ["sft", pytest.param("kto", marks=pytest.mark.soak), pytest.param("dpo", marks=pytest.mark.soak)],
-)
-def test_both_sides_train_on_the_same_tokens(tiny: Path, objective: Objective) -> None:
-    found = training.compare(objective, threads=1, repeats=1, weights=tiny)
-    assert found.ratio > 0
-    (ours,) = found.burnish
-    assert ours.steps == 2 * COUNT // 8 - 1
-    assert 0 < ours.reply_tokens < ours.tokens
-    assert f"{found.ratio:.2f}" in training.table([found])
 
 
 def test_the_way_of_the_gpu_runs_and_counts_what_the_mathematics_needs(tiny: Path) -> None:

@@ -1,1 +1,0 @@
-"""Merged models against the adapter at run time."""
