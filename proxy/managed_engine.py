@@ -44,7 +44,7 @@ def recipe_of(config: Config, *, fetch: bool = True) -> Recipe:
     return recipe_for(
         config.managed,
         config.model,
-        rank=config.train.rank or 0,
+        rank=config.train.overrides().get("rank", 0),
         sleeps=config.train.device == "shared",
         state_dir=config.data_dir / "engine",
         python=config.engine_python,

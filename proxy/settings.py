@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.setting_faults import REMOVED
 
 ENV_PREFIX = "BURNISH_"
 URL_VARIABLE = "BURNISH_URL"
@@ -33,7 +34,7 @@ NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objecti
 """Keys that lead elsewhere or run a program, like those of paths. Files of variables get copied and checked in."""
 RENAMED = {"instant": "instructions"}
 """Old names of keys. They are refused with the new name instead of being ignored."""
-REMOVED = {"workers": "burnish answers in one process, and several brought no more throughput"}
+
 """Keys that are gone, and why. They are refused, whatever their value."""
 
 

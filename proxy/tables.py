@@ -17,15 +17,13 @@ from pydantic import (
     model_validator,
 )
 
-from burnish.proxy.advanced import AdvancedConfig
 from burnish.proxy.model_names import plain
-
-
-def _known_objective(name: str) -> str:
-    # Only if it is set: commands must start fast.
-    from burnish.training.job import OBJECTIVES, known_objective
-
-    return known_objective(name, ("auto", *OBJECTIVES))
+from burnish.training.hyperparameters import (
+    OBJECTIVES,
+    AdvancedHyperparameters,
+    CommonHyperparameters,
+    known_objective,
+)
 
 
 def _at_most(usual: int, share: float, *, least: int = 1) -> Callable[[dict[str, Any]], int]:
@@ -33,10 +31,8 @@ def _at_most(usual: int, share: float, *, least: int = 1) -> Callable[[dict[str,
     return lambda given: max(least, min(usual, int(given.get("min_ratings", usual / share) * share)))
 
 
-class TrainConfig(BaseModel):
+class TrainConfig(CommonHyperparameters):
     """The table ``[train]``: when and how to train."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(True, description="Train in the background (off: --no-train).")
     min_ratings: int = Field(32, ge=2, description="New ratings needed to start a run automatically.")
@@ -99,16 +95,13 @@ class TrainConfig(BaseModel):
         description="Quantize the base weights while training on a GPU: less memory, but slower. Needs the extra "
         "quantize.",
     )
-    objective: Annotated[str, AfterValidator(_known_objective)] = Field(
-        "auto",
-        description="Training objective: mis_po, kto, dpo, sft, critique, hybrid, ppo, rloo, grpo or gspo; "
-        '"auto" chooses by the kind of feedback. For a loss of your own, give its import path, module:function '
-        "(docs/learning.md).",
-    )
-    baseline: Literal["batch", "ema"] = Field(
-        "batch",
-        description='Baseline of mis_po: "batch" normalises the rewards over a run; "ema" subtracts the moving average '
-        "(.99) of earlier rewards from each one.",
+    objective: Annotated[str, AfterValidator(lambda name: known_objective(name, ("auto", *OBJECTIVES)))] = (
+        Field(
+            "auto",
+            description="Training objective: mis_po, kto, dpo, sft, critique, hybrid, ppo, rloo, grpo or gspo; "
+            '"auto" chooses by the kind of feedback. For a loss of your own, give its import path, module:function '
+            "(docs/learning.md).",
+        )
     )
     next_turn: bool = Field(
         False,
@@ -123,42 +116,11 @@ class TrainConfig(BaseModel):
         description="Weights of raters by name, e.g. { alice = 2.0, judge-1 = 0.3 }. Others have weight 1; ratings "
         "with weight 0 are ignored.",
     )
-    label_noise: float | None = Field(
-        None,
-        ge=0,
-        le=0.45,
-        description="Expected share of wrong ratings (default .3). Ratings that others contradict count less. 0: all "
-        "ratings count fully.",
-    )
-    rehearsed: int | None = Field(
-        None,
-        ge=0,
-        le=64,
-        description="Plain questions that each training step repeats, so the model keeps its other knowledge. Default: "
-        "2, or 0 if a rated prompt has no system message.",
-    )
-    warm_start: bool = Field(
-        False,
-        description="Imitate demonstrations first, in the same run: corrections, preferred answers, and good answers "
-        "of other models or people; without any, answers rated good.",
-    )
-    successes: bool = Field(
-        False, description="Imitate the latest answers rated good at the end of each run."
-    )
     replay: float = Field(
         0.5,
         ge=0,
         le=1,
         description="Older ratings that a run repeats for each new one, so they aren't forgotten.",
-    )
-    learning_rate: float | None = Field(
-        None, gt=0, lt=0.1, description="Overrides the preset, which is lower for wider models."
-    )
-    epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
-    batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
-    rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")
-    kl_beta: float | None = Field(
-        None, ge=0, le=100, description="Overrides the preset: weight of the KL term."
     )
     keep_versions: int = Field(
         20,
@@ -168,23 +130,12 @@ class TrainConfig(BaseModel):
     )
     threads: int | None = Field(None, ge=1, description="Threads of the trainer (default: half the cores).")
     seed: int = Field(0, description="Seed of a run.")
-    advanced: AdvancedConfig = AdvancedConfig()
+    advanced: AdvancedHyperparameters = AdvancedHyperparameters()
 
     def overrides(self) -> dict[str, Any]:
-        """Return the hyperparameters that the user set; they override the preset."""
-        names = (
-            "baseline",
-            "learning_rate",
-            "epochs",
-            "batch_size",
-            "rank",
-            "kl_beta",
-            "label_noise",
-            "rehearsed",
-        )
-        own = {name: value for name in names if (value := getattr(self, name)) is not None}
-        switches = {name: True for name in ("warm_start", "successes") if getattr(self, name)}
-        return own | switches | self.advanced.overrides()
+        """Return the hyper-parameters that the user set; they override the preset."""
+        own = self.model_fields_set & CommonHyperparameters.model_fields.keys()
+        return {name: getattr(self, name) for name in own} | self.advanced.model_dump(exclude_unset=True)
 
 
 class LogConfig(BaseModel):

@@ -1,33 +1,17 @@
-"""From ratings to a candidate adapter. Public here is what others need to write a job and read its outcome.
+"""From ratings to a candidate adapter. A step runs as ``python -m burnish.training train|evaluate DIR``.
 
-A step runs as ``python -m burnish.training train|evaluate DIR``. Importing this imports no framework.
+``burnish.training.job`` has what others need to write a job and read its outcome. The settings import this for the
+hyper-parameters, so it imports neither a framework nor numpy.
 """
 
 from burnish.training.errors import Diverged, JobError, MissingDependency, NotTrainable, TrainingError
-from burnish.training.job import (
-    Evaluation,
-    Hyperparameters,
-    JobDirectory,
-    JobSpec,
-    Rollout,
-    Sample,
-    TrainResult,
-)
-from burnish.training.presets import Preset, hyperparameters
+from burnish.training.hyperparameters import Hyperparameters
 
 __all__ = [
     "Diverged",
-    "Evaluation",
     "Hyperparameters",
-    "JobDirectory",
     "JobError",
-    "JobSpec",
     "MissingDependency",
     "NotTrainable",
-    "Preset",
-    "Rollout",
-    "Sample",
-    "TrainResult",
     "TrainingError",
-    "hyperparameters",
 ]

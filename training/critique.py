@@ -37,6 +37,10 @@ TEACHER_TOKENS = 96
 MOST_TEACHER_TOKENS = 512
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
+SAMPLES = 4
+"""Replies sampled for each comment, with the comment in the prompt."""
+LEARNT = 2
+"""How many of those are learnt from, at most."""
 NO_COMMENT = "no comment is left to learn from: comment on some bad answers"
 NO_ANSWER = "the model is too small: even with your comments in its prompt, it gives no usable answer"
 
@@ -109,7 +113,7 @@ def _criticised(
 ) -> Iterable[Criticised]:
     config, render = spec.hyperparameters, backend.renderer.prompt
     # A few hundred runs may follow each other; none uses another's dice.
-    wordings = [pooled(samples, spec.seed + 1000 * time) for time in range(config.teacher_samples)]
+    wordings = [pooled(samples, spec.seed + 1000 * time) for time in range(SAMPLES)]
     for sample in samples:
         if sample.completion_id not in wordings[0]:
             continue
@@ -134,7 +138,6 @@ def _best(
     criticised: Sequence[Criticised], start: Policy, spec: JobSpec, backend: TrainerBackend
 ) -> list[Revision]:
     """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
-    config = spec.hyperparameters
     asking = [(each, prompt) for each in criticised for prompt in each.commented]
     drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
     usable = [
@@ -148,7 +151,7 @@ def _best(
         for (each, tokens, informed), logps in zip(usable, plain, strict=True)
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
-    return explained[: config.teacher_kept * len(criticised)]
+    return explained[: LEARNT * len(criticised)]
 
 
 def _room(criticised: Sequence[Criticised]) -> int:

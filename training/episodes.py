@@ -18,7 +18,7 @@ from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, JobSpec, Objective
-from burnish.training.policy_gradient import EQUAL_WITHIN, advantages, check_finite
+from burnish.training.policy_gradient import advantages, check_finite, differ
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.teachable import unteachable
 
@@ -69,11 +69,11 @@ def valued(
     groups = list(_comparable(tried, objective, left_out))
     places = [(group, at) for group in groups for at in range(max(len(each.worths) for each in group))]
     compared = [[each.worth(at) for each in group] for group, at in places]
-    differing = [place for place, values in enumerate(compared) if _differ(values) or len(values) == 1]
+    differing = [place for place, values in enumerate(compared) if differ(values) or len(values) == 1]
     pulls = dict(
         zip(
             differing,
-            advantages(objective, [compared[place] for place in differing], config.advantage_limit),
+            advantages(objective, [compared[place] for place in differing]),
             strict=True,
         )
     )
@@ -100,14 +100,10 @@ def _comparable(tried: Iterable[Tried], objective: Objective, left_out: LeftOut)
         ways = [[each.worth(at) for each in group] for at in range(max(len(each.worths) for each in group))]
         if len(group) == 1 and objective != "ppo":
             left_out.counts[ALONE] += 1
-        elif len(group) > 1 and not any(map(_differ, ways)):
+        elif len(group) > 1 and not any(map(differ, ways)):
             left_out.counts[ALIKE] += len(group)
         else:
             yield group
-
-
-def _differ(values: Sequence[float]) -> bool:
-    return max(values) - min(values) > EQUAL_WITHIN
 
 
 def episode_lessons(

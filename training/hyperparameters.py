@@ -1,4 +1,7 @@
-"""What a run learns by, and its hyper-parameters with the values that they may have. Importable without torch."""
+"""What a run learns by, and its hyper-parameters: default, limits and description, for jobs and settings alike.
+
+Commands import it with the settings, so it imports pydantic only.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ Objective = Annotated[str, AfterValidator(known_objective)]
 """What a run learns by: one of ``OBJECTIVES``, or the import path of a loss for rated replies.
 
 "critique" learns from comments, "hybrid" from ratings and comments."""
-Baseline = Literal["batch", "ema"]
 Rewards = Literal["auto", "ratings", "model"]
 
 
@@ -45,6 +47,7 @@ def band(edges: tuple[float, float]) -> tuple[float, float]:
 
 
 MOST_RATIO = 1_000
+NEW_ADAPTER = "Of a version that starts from the base model; one that continues a version keeps its."
 Band = Annotated[tuple[float, float], AfterValidator(band)]
 
 
@@ -52,79 +55,128 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Hyperparameters(Record):
-    """The settings of a run; a preset fills those that the user leaves out (training.presets).
+class CommonHyperparameters(Record):
+    """Those of the table ``[train]``."""
 
-    The same limits hold for the settings of the same names under ``[train]`` and ``[train.advanced]``.
+    learning_rate: float = Field(4e-4, gt=0, lt=0.1, description="Step size. Lower for wider models.")
+    epochs: int = Field(
+        8, ge=1, le=100, description="Passes over the ratings, at most: `kl_stop` usually ends a run before."
+    )
+    batch_size: int = Field(8, ge=1, le=512, description="Replies in a step.")
+    rank: int = Field(16, ge=1, le=256, description="LoRA rank.")
+    kl_beta: float = Field(0.0, ge=0, le=100, description="Weight of the KL to the reference policy.")
+    baseline: Literal["batch", "ema"] = Field(
+        "batch",
+        description='Baseline of mis_po: "batch" normalises the rewards over a run; "ema" subtracts the moving average '
+        "(.99) of earlier rewards from each one.",
+    )
+    # Where a fifth of the ratings are mistaken, .2 did not always find them; where none are, more costs nothing.
+    label_noise: float = Field(
+        0.3,
+        ge=0,
+        le=0.45,
+        description="Expected share of wrong ratings. Ratings that others contradict count less. 0: all ratings count "
+        "fully.",
+    )
+    rehearsed: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Plain questions that each training step repeats, so the model keeps its other knowledge: 2 if all "
+        "rated prompts have a system message.",
+    )
+    warm_start: bool = Field(
+        False,
+        description="Imitate demonstrations first, in the same run: corrections, preferred answers, and good answers "
+        "of other models or people; without any, answers rated good.",
+    )
+    successes: bool = Field(
+        False, description="Imitate the latest answers rated good at the end of each run."
+    )
+
+
+class AdvancedHyperparameters(Record):
+    """Those of the table ``[train.advanced]``."""
+
+    alpha: int = Field(
+        16, ge=1, le=1024, description=f"LoRA alpha: an adapter counts alpha / rank times. {NEW_ADAPTER}"
+    )
+    targets: tuple[str, ...] = Field(
+        (),
+        description='Linear layers that get an adapter, by name: ["q_proj", "v_proj"], or ["attention"]. Empty: all, '
+        f"but in a mixture of experts only the attention's. {NEW_ADAPTER}",
+    )
+    # LoRA+, arXiv 2402.12354, finds 16 good where B starts at zero.
+    lora_plus_ratio: float = Field(
+        1.0,
+        ge=1,
+        le=64,
+        description="LoRA+: how many times faster the adapter's B matrices learn than A. 1: no LoRA+.",
+    )
+    # Users differ in how much a step teaches; this evens out how far a run goes.
+    kl_stop: float = Field(
+        0.15,
+        gt=0,
+        le=10,
+        description="A run ends when the model is this far from the base model (mean over an epoch's worth of steps).",
+        json_schema_extra={"unit": "nats per token"},
+    )
+    beta: float = Field(0.1, gt=0, le=10, description="Scale of the implicit reward in kto and dpo.")
+    token_band: Band = Field(
+        (0.5, 2.0),
+        description="Ratios of a token's probability, now / when it was written, between which it teaches. For ppo, "
+        "rloo, grpo and gspo it is the clip range 1 ± ε, (0.8, 1.2).",
+    )
+    trajectory_band: Band = Field(
+        (0.994, 1.002),
+        description="The same for a whole reply (geometric mean of its tokens). Beyond it, mis_po lets a reply count "
+        "less.",
+    )
+    rewards: Rewards = Field(
+        "auto",
+        description='Rewards of ppo, rloo, grpo and gspo. "ratings": logged answers with their ratings; "model": the '
+        "model answers anew while it trains, and a reward model that learns from the same ratings scores it. "
+        '"auto": the reward model if it orders unseen ratings right, else the ratings.',
+    )
+    rounds: int = Field(
+        3,
+        ge=1,
+        le=64,
+        description="How many times the model answers anew, if a model rewards it. `epochs` are passes over the "
+        "answers of one round.",
+        json_schema_extra={"unit": "rounds"},
+    )
+    # Sutton and Barto, section 3.3.
+    discount: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="An agent's reward counts so much for the step before, and again for the one before that. Below 1, "
+        "attempts that get there sooner are better ones.",
+    )
+    max_tokens: int = Field(
+        2048,
+        ge=16,
+        le=1_000_000,
+        description="Longer conversations lose their beginning; longer replies are left out.",
+        json_schema_extra={"unit": "tokens"},
+    )
+    # A single conversation may be longer: it then trains slower. An NVIDIA GPU with room takes up to 16 times as many.
+    micro_batch_tokens: int = Field(
+        256,
+        ge=1,
+        le=1_000_000,
+        description="Tokens in memory at once. A batch accumulates the gradients of its parts, so this changes memory "
+        "and speed only.",
+        json_schema_extra={"unit": "tokens"},
+    )
+
+
+class Hyperparameters(CommonHyperparameters, AdvancedHyperparameters):
+    """The hyper-parameters of a run; a preset fills those that the user leaves out (training.presets).
+
+    The settings under ``[train]`` and ``[train.advanced]`` are these very fields.
     """
-
-    learning_rate: float = Field(4e-4, gt=0, lt=0.1)
-    lora_plus_ratio: float = Field(1.0, ge=1, le=64)
-    """How many times faster the matrices B learn than A. Source: LoRA+, arXiv 2402.12354, which finds 16 good where B
-    starts at zero; 1: LoRA as published."""
-    epochs: int = Field(8, ge=1, le=100)
-    """At most; ``kl_stop`` usually ends a run before."""
-    batch_size: int = Field(8, ge=1, le=512)
-    rank: int = Field(16, ge=1, le=256)
-    alpha: int = Field(16, ge=1, le=1024)
-    targets: tuple[str, ...] = ()
-    """Names of the linear layers that a fresh LoRA changes, such as "q_proj", or "attention"; empty: all of them, but
-    of a mixture of experts only the attention's."""
-    kl_beta: float = Field(0.0, ge=0, le=100)
-    """Weight of the KL to the reference policy."""
-    beta: float = Field(0.1, gt=0, le=10)
-    """Scale of the implicit reward in ``kto`` and ``dpo``."""
-    baseline: Baseline = "batch"
-    """Of ``mis_po``. "batch": rewards are normalised over the run's ratings. "ema": a reward counts by its difference
-    from the moving average of the rewards before it (training.strength)."""
-    ema_decay: float = Field(0.99, ge=0, lt=1)
-    """Of that moving average."""
-    advantage_limit: float = Field(3.0, gt=0, le=100)
-    """A normalised reward counts at most that much. With one good rating among 31 it would be 5.6: one reply would
-    steer the whole run."""
-    discount: float = Field(1.0, gt=0, le=1)
-    """Of an agent's rewards, for each step that they come later. Source: Sutton and Barto, section 3.3."""
-    teacher_samples: int = Field(4, ge=1, le=64)
-    """Replies sampled for each comment, with the comment in the prompt."""
-    teacher_kept: int = Field(2, ge=1, le=64)
-    """How many of those are learnt from, at most."""
-    rewards: Rewards = "auto"
-    """Of the policy-gradient objectives. "ratings": logged answers with their ratings. "model": answers that the policy
-    gives while it is trained, scored by a reward model that learns from the same ratings. "auto": the model if it
-    orders unseen ratings right, else the ratings (training.reward)."""
-    policy_samples: int = Field(4, ge=2, le=64)
-    """Answers sampled for each prompt and round, if a model rewards them."""
-    round_prompts: int = Field(16, ge=1, le=1024)
-    """Prompts in a round, drawn from all of the run. A laptop samples 64 answers of the small model in a minute."""
-    rounds: int = Field(3, ge=1, le=64)
-    """How many times the policy answers anew, if a model rewards it; ``epochs`` are passes over one round's answers."""
-    warm_start: bool = False
-    """Imitate demonstrations first, in the same run (training.stages)."""
-    warm_epochs: int = Field(2, ge=1, le=100)
-    """Passes over them, at most."""
-    successes: bool = False
-    """Imitate the answers rated good at the end of the run."""
-    kl_stop: float = Field(0.15, gt=0, le=10)
-    """Training has learnt enough when KL per token to the reference policy (nats), mean over an epoch's worth of
-    steps, exceeds it. Users differ in how much a step teaches; this evens out how far a run goes."""
-    token_band: Band = (0.5, 2.0)
-    """Tokens whose ratio policy/behaviour leaves this band carry no gradient. For policy gradients it is the clip range
-    1 ± ε: only a ratio that has already moved the way its advantage pulls carries none."""
-    trajectory_band: Band = (0.994, 1.002)
-    """Band of the geometric-mean ratio of a whole reply."""
-    label_noise: float = Field(0.3, ge=0, le=0.45)
-    """Share of ratings expected to be mistaken, before any is looked at. A rating counts as far as the other ratings
-    bear it out (training.strength); 0: every rating is believed. Where a fifth are mistaken, .2 did not always find
-    them; where none are, and where nothing shows which, more costs nothing."""
-    rehearsed: int = Field(0, ge=0, le=64)
-    """Plain questions in each step, on which the base model's answers are held (training.lessons); 0: none."""
-    max_grad_norm: float = Field(1.0, gt=0, le=1000)
-    max_tokens: int = Field(2048, ge=16, le=1_000_000)
-    """Longer conversations lose their oldest tokens; the reply is kept whole."""
-    micro_batch_tokens: int = Field(256, ge=1, le=1_000_000)
-    """Tokens in one forward pass; bounds the memory, since a batch accumulates the gradients of its passes. A single
-    conversation may be longer: it then trains slower. An NVIDIA GPU with room takes up to 16 times as many
-    (training.device)."""
 
 
 class ModelSize(Record):

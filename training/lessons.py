@@ -201,12 +201,10 @@ def _pulls(
         strength = [weight * abs(reward) for weight, reward in zip(weights, rewards, strict=True)]
         return rewards, balanced([reward > 0 for reward in rewards], strength)
     if config.baseline == "batch":
-        return advantages(rewards, weights, config.advantage_limit), weights
+        return advantages(rewards, weights), weights
     # Completion ids sort by time.
     order = sorted(range(len(training)), key=lambda place: training[place].sample.completion_id)
-    above = dict(
-        zip(order, above_average([rewards[place] for place in order], config.ema_decay), strict=True)
-    )
+    above = dict(zip(order, above_average([rewards[place] for place in order]), strict=True))
     return [above[place] for place in range(len(training))], weights
 
 

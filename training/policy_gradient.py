@@ -21,10 +21,15 @@ from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable, asked
+from burnish.training.strength import limited
 from burnish.training.teachable import NOBODY_ASKED, not_text, text_of
 
 # Answers get as long as the longest logged one, within these limits: longer ones take too long to sample.
 LEAST_TOKENS, MOST_TOKENS = 96, 512
+SAMPLES = 4
+"""Answers to each prompt in a round."""
+ROUND_PROMPTS = 16
+"""Drawn from all of the run. A laptop samples 64 answers of the small model in a minute."""
 # Differences below it are rounding.
 EQUAL_WITHIN = 1e-9
 
@@ -85,9 +90,7 @@ def lessons_from(
             f"{objective} found no two answers to compare: rate several answers to the same prompt differently, "
             "or rate more, so that a reward model can be learnt"
         )
-    pulls = advantages(
-        objective, [[each.reward for each in group] for group in groups], config.advantage_limit
-    )
+    pulls = advantages(objective, [[each.reward for each in group] for group in groups])
     flat = [each for group in groups for each in group]
     reference = backend.logps([each.tokens for each in flat], "bare")
     return [
@@ -120,13 +123,13 @@ def check_finite(rewards: Iterable[float]) -> None:
         )
 
 
-def advantages(objective: Objective, groups: Sequence[Sequence[float]], limit: float) -> list[list[float]]:
+def advantages(objective: Objective, groups: Sequence[Sequence[float]]) -> list[list[float]]:
     """Return an advantage for each reward; a group holds the rewards of the answers to one prompt.
 
     - rloo: ``A_i = r_i − mean_{j≠i} r_j``. Source: arXiv 2402.14740.
     - grpo, gspo: ``A_i = (r_i − mean) / std`` within the group. Source: arXiv 2402.03300.
-    - ppo: ``A_i = (r_i − V) / std`` over the run, within ±``limit``. V, the value of the prompt, is the mean reward of
-      its other answers, or of all prompts' if there is none: a few dozen ratings can't train a value network.
+    - ppo: ``A_i = (r_i − V) / std`` over the run, limited. V, the value of the prompt, is the mean reward of its other
+      answers, or of all prompts' if there is none: a few dozen ratings can't train a value network.
     """
     if objective == "rloo":
         return [_above_others(group) for group in groups]
@@ -136,7 +139,7 @@ def advantages(objective: Objective, groups: Sequence[Sequence[float]], limit: f
     mean = fmean(everything)
     above = [_above_others(group) if len(group) > 1 else [group[0] - mean] for group in groups]
     spread = pstdev([each for group in above for each in group]) or 1.0
-    return [[max(-limit, min(limit, each / spread)) for each in group] for group in above]
+    return [[limited(each / spread) for each in group] for group in above]
 
 
 def _above_others(group: Sequence[float]) -> list[float]:
@@ -152,18 +155,17 @@ def _comparable(answers: Sequence[Answer], objective: Objective, left_out: LeftO
         members = list(group)
         if len(members) == 1:
             singles += members
-        elif _differ(members):
+        elif differ([answer.reward for answer in members]):
             yield members
         else:
             _drop(members, ALIKE, left_out)
-    if objective == "ppo" and _differ(singles):
+    if objective == "ppo" and differ([answer.reward for answer in singles]):
         yield from ([each] for each in singles)
     else:
         _drop(singles, ALONE, left_out)
 
 
-def _differ(answers: Sequence[Answer]) -> bool:
-    rewards = [each.reward for each in answers]
+def differ(rewards: Sequence[float]) -> bool:
     return bool(rewards) and max(rewards) - min(rewards) > EQUAL_WITHIN
 
 
@@ -187,11 +189,11 @@ def sampled(
     has never seen such.
     """
     prompts = _prompts(samples, config, backend, left_out, seed)
-    asking = [each for each in prompts for _ in range(config.policy_samples)]
+    asking = [each for each in prompts for _ in range(SAMPLES)]
     replies = backend.sample([ids for _, ids in asking], "trained", _room(samples, backend), seed)
     scores: list[float] = []
-    for place in range(0, len(asking), config.policy_samples):
-        members = [_candidate(reply, backend) for reply in replies[place : place + config.policy_samples]]
+    for place in range(0, len(asking), SAMPLES):
+        members = [_candidate(reply, backend) for reply in replies[place : place + SAMPLES]]
         scores += model.score(asking[place][0].messages, members)
     check_finite(scores)
     sound = [
@@ -229,7 +231,7 @@ def _prompts(
             leave_out(f"the prompt of completion {sample.completion_id}", error, left_out, None)
             continue
         found.append((sample, tuple(ids[-config.max_tokens :])))
-    return random.Random(seed).sample(found, min(len(found), config.round_prompts))
+    return random.Random(seed).sample(found, min(len(found), ROUND_PROMPTS))
 
 
 def _room(samples: Sequence[Sample], backend: TrainerBackend) -> int:

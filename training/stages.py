@@ -22,6 +22,7 @@ from burnish.training.reward import Rewarding, rewarding
 
 # A warm start may use up half of the distance that a run may go: the rest is the objective's.
 WARM_SHARE = 0.5
+IMITATION_EPOCHS = 2
 # Rounds and stages draw from different dice, and batches of different stages are shuffled differently.
 SEEDS_A_STAGE = 1000
 FROM_AGENT = "given to an agent by its environment"
@@ -72,7 +73,7 @@ def course(task: Task) -> Course:
     if config.warm_start and (shown := demonstrations(samples)):
         imitated |= {each.completion_id for each in shown}
         learn = partial(imitation, spec, shown)
-        stages.append(Stage(config.warm_epochs, WARM_SHARE * config.kl_stop, learn, ends_run=False))
+        stages.append(Stage(IMITATION_EPOCHS, WARM_SHARE * config.kl_stop, learn, ends_run=False))
     rewards = None
     if spec.objective in POLICY_GRADIENT:
         rewards = rewarding(samples, config.rewards)
@@ -83,7 +84,7 @@ def course(task: Task) -> Course:
         stages.append(Stage(config.epochs, config.kl_stop, learn))
     if config.successes and (good := [each for each in samples if each.reward > 0]):
         imitated |= {each.completion_id for each in good}
-        stages.append(Stage(config.warm_epochs, config.kl_stop, partial(imitation, spec, good)))
+        stages.append(Stage(IMITATION_EPOCHS, config.kl_stop, partial(imitation, spec, good)))
     return Course(tuple(stages), rewards.words if rewards else None, frozenset(imitated))
 
 
@@ -95,7 +96,7 @@ def _of_episodes(task: Task) -> Iterator[Stage]:
         )
     yield Stage(config.epochs, config.kl_stop, partial(episode_lessons, task.job, task.spec, task.episodes))
     if config.successes and objective in POLICY_GRADIENT:
-        yield Stage(config.warm_epochs, config.kl_stop, partial(_succeeded, task))
+        yield Stage(IMITATION_EPOCHS, config.kl_stop, partial(_succeeded, task))
 
 
 def _succeeded(task: Task, backend: TrainerBackend, left_out: LeftOut) -> list[Lesson]:

@@ -109,8 +109,18 @@ def _evidence(score: Floats, probability: Floats) -> Floats:
 ROUNDING = 1e-12
 
 
-def advantages(rewards: Sequence[float], weights: Sequence[float], limit: float) -> list[float]:
-    """Return one advantage per rating by the baseline "batch", (N,), each within ±``limit``.
+ADVANTAGE_LIMIT = 3.0
+"""In standard deviations. With one good rating among 31 its advantage would be 5.6: one reply would steer the run."""
+EMA_DECAY = 0.99
+"""As in reinforceclaw 0.1.0."""
+
+
+def limited(advantage: float) -> float:
+    return max(-ADVANTAGE_LIMIT, min(ADVANTAGE_LIMIT, advantage))
+
+
+def advantages(rewards: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Return one advantage per rating by the baseline "batch", (N,), each within ±``ADVANTAGE_LIMIT``.
 
     ``rewards`` are in [-1, 1], (N,). ``weights`` are ≥ 0, (N,): they count in mean and deviation here, and once
     more as factors of the loss. Rewards that do not differ can't be normalised and stay as they are.
@@ -127,19 +137,19 @@ def advantages(rewards: Sequence[float], weights: Sequence[float], limit: float)
     if variance < ROUNDING:
         return list(rewards)
     deviation = math.sqrt(variance)
-    return [max(-limit, min(limit, (r - mean) / deviation)) for r in rewards]
+    return [limited((r - mean) / deviation) for r in rewards]
 
 
-def above_average(rewards: Sequence[float], decay: float) -> list[float]:
+def above_average(rewards: Sequence[float]) -> list[float]:
     """Return one advantage per rating by the baseline "ema", (N,); rewards are in the order of the replies.
 
     ``A_i = r_i − b_i`` with ``b_i`` a moving average of the earlier rewards: whether a reply was better than the user
-    had come to expect. The average starts at 0 and is not bias-corrected, as in reinforceclaw 0.1.0 (decay .99).
+    had come to expect. The average starts at 0 and is not bias-corrected.
     """
     found, average = [], 0.0
     for reward in rewards:
         found.append(reward - average)
-        average = decay * average + (1 - decay) * reward
+        average = EMA_DECAY * average + (1 - EMA_DECAY) * reward
     return found
 
 

@@ -473,7 +473,7 @@ class Cycle:
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
         if rlhf:
-            own = {"warm_start": True, "rewards": "model"} | own
+            own = {"rewards": "model"} | own | {"warm_start": True}
         chosen = hyperparameters(
             self.train.preset, objective, self._size, instructed=instructed, played=played, **own
         )

@@ -9,6 +9,7 @@ import pytest
 
 from burnish.proxy.config import load_config
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.setting_faults import REMOVED
 
 
 def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
@@ -236,9 +237,7 @@ def test_a_table_within_a_table_is_read_from_file_and_environment(tmp_path: Path
         "BURNISH_TRAIN__ADVANCED__TOKEN_BAND": "[0.8, 1.2]",
     }
     own = load_config(file=file, environment=environment).train.overrides()
-    assert own == {
-        "baseline": "batch", "rank": 4, "alpha": 32, "targets": ("q_proj",), "token_band": (0.8, 1.2)
-    }  # fmt: skip
+    assert own == {"rank": 4, "alpha": 32, "targets": ("q_proj",), "token_band": (0.8, 1.2)}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +245,8 @@ def test_a_table_within_a_table_is_read_from_file_and_environment(tmp_path: Path
     [
         ("kl_stop", "-1", "must be a number of nats per token, above 0 and at most 10 (given: '-1')"),
         ("alpha", "2.5", "must be a whole number, at least 1 and at most 1024 (given: '2.5')"),
-        ("ema_decay", "nan", "must be a number, at least 0 and below 1 (given: 'nan')"),
+        ("discount", "nan", "must be a number, above 0 and at most 1 (given: 'nan')"),
+        ("trajectory_band", "[1.1, 1.2]", "must be two ratios around 1, such as [0.5, 2.0]"),
         ("token_band", "[2, 3]", "must be two ratios around 1, such as [0.5, 2.0]"),
         ("kl_stp", "1", "did you mean BURNISH_TRAIN__ADVANCED__KL_STOP?"),
     ],
@@ -254,3 +254,16 @@ def test_a_table_within_a_table_is_read_from_file_and_environment(tmp_path: Path
 def test_a_wrong_hyperparameter_is_refused_with_its_limits_and_unit(key: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         load_config(environment={f"BURNISH_TRAIN__ADVANCED__{key.upper()}": value})
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_a_key_that_went_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    *tables, key = name.split(".")
+    file = tmp_path / "config.toml"
+    file.write_text(f"[{'.'.join(tables)}]\n{key} = 1\n" if tables else f"{key} = 1\n")
+    variable = f"BURNISH_{name.upper().replace('.', '__')}"
+    for given in ({"file": file}, {"environment": {variable: "1"}}):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"there is no key {name!r} any more: {REMOVED[name]}")
+        ):
+            load_config(**given)

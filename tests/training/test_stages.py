@@ -13,9 +13,10 @@ from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, Sample
 from burnish.training.loop import train
+from burnish.training.policy_gradient import SAMPLES
 from burnish.training.presets import hyperparameters
 from burnish.training.rendering import Rendered
-from burnish.training.stages import Task, course, demonstrations
+from burnish.training.stages import IMITATION_EPOCHS, Task, course, demonstrations
 from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, job_spec, sample, write_job
 
 MUCH = {"learning_rate": 3e-3, "batch_size": 4, "kl_stop": 9.0}
@@ -35,8 +36,8 @@ def test_a_run_has_one_stage_unless_more_is_wanted() -> None:
     samples = [*brief_samples(4, 0), corrected(1)]
     assert stages(samples, "mis_po") == [(3, True)]
     assert stages(samples, "mis_po", warm_start=True) == [(2, False), (3, True)]
-    assert stages(samples, "grpo", warm_start=True, warm_epochs=1, successes=True) == [
-        (1, False), (3, True), (1, True)
+    assert stages(samples, "grpo", warm_start=True, successes=True) == [
+        (2, False), (3, True), (2, True)
     ]  # fmt: skip
 
 
@@ -130,10 +131,11 @@ def test_a_warm_start_learns_what_the_objective_cannot_and_the_run_goes_on(make,
 
 
 def test_the_warm_start_leaves_half_of_the_way_to_the_objective(make) -> None:
-    settings = {"warm_start": True, "warm_epochs": 9, "epochs": 1, "kl_stop": 0.01}
-    train(job := make([*brief_samples(4, 0), corrected(5), corrected(7)], "mis_po", **settings))
+    shown = [corrected(number) for number in (5, 7, 9, 11, 13)]
+    settings = {"warm_start": True, "batch_size": 1, "epochs": 1, "kl_stop": 0.01}
+    train(job := make([*brief_samples(4, 0), *shown], "mis_po", **settings))
     kinds = [json.loads(line)["stage"] for line in job.metrics.read_text().splitlines()]
-    assert 0 < kinds.count(0) < 9
+    assert 0 < kinds.count(0) < IMITATION_EPOCHS * len(shown)
     assert kinds[-1] == 1
 
 
@@ -141,7 +143,7 @@ def test_a_run_that_ended_between_its_stages_goes_on_and_comes_to_the_same(
     make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     samples = [*two_answers(0), *two_answers(1), corrected(5)]
-    settings = {"warm_start": True, "warm_epochs": 1, "epochs": 2, "successes": True}
+    settings = {"warm_start": True, "epochs": 2, "successes": True}
     whole, torn = (make(samples, "grpo", name, **settings) for name in ("whole", "torn"))
     train(whole)
     step, made = TorchPeftBackend.step, []
@@ -169,12 +171,11 @@ def test_the_policy_answers_anew_in_each_round_and_a_model_rewards_it(make) -> N
     for number in range(40):
         question = {"role": "user", "content": ("Why?", "How?", "What?")[number % 3]}
         samples.append(sample(number, good=number % 2 == 0).model_copy(update={"messages": (question,)}))
-    settings = {"epochs": 1, "rounds": 2, "round_prompts": 2, "policy_samples": 4}
-    job = make(samples, "rloo", **settings)
+    job = make(samples, "rloo", epochs=1, rounds=2)
     result = train(job)
     assert result.rewards
     assert result.rewards.startswith("a reward model of")
-    assert result.good + result.bad == 2 * 2 * 4
+    assert result.good + result.bad == 2 * 3 * SAMPLES  # rounds, prompts
     lines = [json.loads(line) for line in job.metrics.read_text().splitlines()]
     assert {line["stage"] for line in lines} == {0, 1}
     assert next(line["ratio_mean"] for line in lines) == pytest.approx(1, abs=0.1), "its own answers at first"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.training.strength import (
+    ADVANTAGE_LIMIT,
     MIN_OF_A_CLASS,
     MIN_RATINGS,
     Floats,
@@ -17,7 +18,6 @@ from burnish.training.strength import (
     trust,
 )
 
-LIMIT = 3.0
 rewards = st.lists(st.floats(-1, 1).map(lambda r: round(r, 3)), min_size=2, max_size=40)
 
 
@@ -26,31 +26,31 @@ def test_agrees_with_numpy_in_float64(values: list[float]):
     array = np.array(values)
     if array.std() < 1e-3:
         return
-    expected = np.clip((array - array.mean()) / array.std(), -LIMIT, LIMIT)
-    assert advantages(values, [1.0] * len(values), LIMIT) == pytest.approx(expected.tolist(), abs=1e-9)
+    expected = np.clip((array - array.mean()) / array.std(), -ADVANTAGE_LIMIT, ADVANTAGE_LIMIT)
+    assert advantages(values, [1.0] * len(values)) == pytest.approx(expected.tolist(), abs=1e-9)
 
 
 def test_a_weight_of_two_is_the_rating_given_twice():
-    twice = advantages([1, 1, -1], [1, 1, 1], LIMIT)
-    weighted = advantages([1, -1], [2, 1], LIMIT)
+    twice = advantages([1, 1, -1], [1, 1, 1])
+    weighted = advantages([1, -1], [2, 1])
     assert weighted == pytest.approx([twice[0], twice[2]])
 
 
 def test_one_good_rating_among_many_bad_is_limited():
-    assert advantages([1.0] + [-1.0] * 31, [1.0] * 32, LIMIT)[0] == LIMIT
+    assert advantages([1.0] + [-1.0] * 31, [1.0] * 32)[0] == ADVANTAGE_LIMIT
 
 
 @pytest.mark.parametrize("values", [[1.0, 1.0, 1.0], [-0.3, -0.3], [0.1 + 0.2, 0.3]])
 def test_equal_rewards_stay_as_they_are(values: list[float]):
-    assert advantages(values, [1.0] * len(values), LIMIT) == values
+    assert advantages(values, [1.0] * len(values)) == values
 
 
 def test_a_moving_average_starts_at_nothing_and_is_not_corrected():
     # By hand: .99 · 0 + .01 · 1 = .01; .99 · .01 − .01 = −.0001; … reinforceclaw 0.1.0 prints the same, rounded.
-    found = above_average([1, -1, 1, 1, -1, 1, 1, 1], 0.99)
+    found = above_average([1, -1, 1, 1, -1, 1, 1, 1])
     assert found[:4] == pytest.approx([1.0, -1.01, 1.0001, 0.990099])
     assert [round(each, 2) for each in found] == [1, -1.01, 1, 0.99, -1.02, 0.99, 0.98, 0.97]
-    assert above_average([], 0.99) == []
+    assert above_average([]) == []
 
 
 EXPECTED = 0.3

@@ -22,6 +22,9 @@ Policy = Path | Literal["bare", "trained"]
 # As chat clients sample: without a nucleus even the small base model sometimes babbles.
 TEMPERATURE, TOP_P = 0.8, 0.95
 
+MAX_GRAD_NORM = 1.0
+"""Gradients are clipped to it."""
+
 GRADIENT_BYTES = 2**29
 """Gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
 

@@ -36,6 +36,7 @@ from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_pe
 from burnish.adapters.errors import AdapterError
 from burnish.training.backends.base import (
     LIKELIEST,
+    MAX_GRAD_NORM,
     TEMPERATURE,
     TOP_P,
     Distribution,
@@ -188,7 +189,7 @@ class MlxLoraBackend:
             loss += part.item()
             if not members[0].rehearsed:
                 sums.update({key: float(value) for key, value in found.items()})
-        clipped, norm = clip_grad_norm(gradient, config.max_grad_norm)
+        clipped, norm = clip_grad_norm(gradient, MAX_GRAD_NORM)
         if not (math.isfinite(loss) and math.isfinite(norm.item())):
             raise Diverged(
                 f"loss {loss}, gradient norm {norm.item()}: lower learning_rate ({config.learning_rate})"

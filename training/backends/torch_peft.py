@@ -33,6 +33,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from burnish.training.backends.base import (
     ATTENTION,
     LIKELIEST,
+    MAX_GRAD_NORM,
     Distribution,
     Lesson,
     Logps,
@@ -177,7 +178,7 @@ class TorchPeftBackend:
             if not members[0].rehearsed:
                 found = diagnose(seen, config, TorchFunctions)
                 sums.update({key: float(value) for key, value in found.items()})
-        norm = float(torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self._trained, MAX_GRAD_NORM))
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             self._optimizer.zero_grad(set_to_none=True)
             raise Diverged(

@@ -162,7 +162,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
 async def test_the_whole_way_of_rlhf_is_one_run_that_ends_at_the_gate(
     open_world: Open, tiny_model: Path
 ) -> None:
-    few = {"rounds": 1, "round_prompts": 2, "policy_samples": 4, "warm_epochs": 1}
+    few = {"rounds": 1}
     world = await open_world(model=tiny_model, schedule="manual", epochs=1, batch_size=32, advanced=few)
     for number in range(56):
         good = number % 2 == 0
