@@ -9,20 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from burnish.training.hyperparameters import CONSTANTS
+
 REMOVED = {"workers": "burnish answers in one process, and several brought no more throughput"} | {
-    f"train.advanced.{name}": f"burnish always takes {value}"
-    for name, value in {
-        "advantage_limit": "3 standard deviations",
-        "ema_decay": ".99",
-        "max_grad_norm": "1",
-        "policy_samples": "4 answers to a prompt",
-        "round_prompts": "16 prompts a round",
-        "teacher_kept": "2 replies for each comment",
-        "teacher_samples": "4 replies for each comment",
-        "warm_epochs": "2 passes",
-    }.items()
+    f"train.advanced.{name}": f"burnish always takes {value}" for name, value in CONSTANTS.items()
 }
-"""Keys of earlier versions, with what to do instead."""
+"""Keys that are gone, and why. They are refused, whatever their value."""
 
 PLAIN_FAULTS = {
     "int_parsing": "must be a whole number",

@@ -35,8 +35,6 @@ NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objecti
 RENAMED = {"instant": "instructions"}
 """Old names of keys. They are refused with the new name instead of being ignored."""
 
-"""Keys that are gone, and why. They are refused, whatever their value."""
-
 
 class Sources:
     """Reads the settings of a schema, whose tables are models of their own. Raises ConfigError."""

@@ -71,7 +71,6 @@ ROOMS: Mapping[str, Room] = {
             "adapters/convert/**/*.py",
             "proxy/learner/export.py",
             "proxy/log/usability.py",
-            "proxy/advanced.py",
             "proxy/tables.py",
             "constraints.txt",
         ),

@@ -32,6 +32,7 @@ from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
 from burnish.adapters.replies import left_in_text
 from burnish.training.errors import JobError
 from burnish.training.hyperparameters import (
+    CONSTANTS,
     OBJECTIVES,
     Hyperparameters,
     LossName,
@@ -105,6 +106,14 @@ class JobSpec(_Record):
     """"auto", "cpu", "cuda", "cuda:N", "mps" or "shared"; see training.device."""
     quantize: Quantize = "none"
     """Format of the base weights during training; other than "none" on CUDA only."""
+
+    @field_validator("hyperparameters", mode="before")
+    @classmethod
+    def _without_removed(cls, values: Any) -> Any:
+        """Jobs of earlier versions have hyper-parameters that are constants now."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if name not in CONSTANTS}
 
 
 class EpisodeStep(_Record):

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from burnish.adapters.confidence import ONE_SIDED
+
 Kind = Literal["better", "sound", "reported"]
 """What a check is for: to prove the candidate better, or sound; a reported one decides nothing."""
 
@@ -65,7 +67,7 @@ class Limits:
     max_worse: float = 0.02
     """By how much a share of sampled replies may truly be worse than the incumbent's."""
     # A difference that chance alone would exceed in one of 20 comparisons of equals.
-    chance: float = 1.645
+    chance: float = ONE_SIDED
     """Standard errors of the difference that are added to the limit, because the prompts are few."""
     max_forgotten: float = 0.01
     """By how much the share of known simple facts may truly fall."""

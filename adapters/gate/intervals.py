@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, sqrt
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from burnish.adapters.confidence import student_t
 from burnish.adapters.gate.check import Limits
 from burnish.adapters.gate.evidence import HeldOutReply
 
@@ -117,21 +117,6 @@ def _interval(
     lower, upper = np.quantile(drawn, [1 - limits.confidence, limits.confidence])
     reach = student_t(limits.confidence, max(1, freedom)) * float(drawn.std())
     return Interval(min(float(lower), middle - reach), middle, max(float(upper), middle + reach))
-
-
-def student_t(confidence: float, freedom: int) -> float:
-    """Return a quantile of the t distribution, right to a hundredth from three degrees of freedom on (too small below).
-
-    The expansion of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
-    """
-    z = NormalDist().inv_cdf(confidence)
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return float(sum(term / freedom**power for power, term in enumerate(terms)))
 
 
 def _by_conversation(held_out: Sequence[HeldOutReply]) -> list[NDArray[np.float64]]:

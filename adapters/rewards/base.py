@@ -1,18 +1,18 @@
 """Reward models score replies to a prompt. One is believed once it orders unseen ratings right.
 
-Order: the share of (better, worse) pairs in the right order. It is the area under the ROC curve, with its standard
-error by Hanley and McNeil 1982 (doi:10.1148/radiology.143.1.7063747).
+Order: the share of (better, worse) pairs in the right order. It is the area under the ROC curve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from burnish.adapters.confidence import ONE_SIDED, order_error
 
 Vector = NDArray[np.float64]
 Message = Mapping[str, Any]
@@ -24,8 +24,6 @@ MIN_OF_A_CLASS = 4
 """Good ratings and bad ones that are needed for that."""
 BELIEVED_ABOVE = 0.65
 """Lower bound of the order (chance is .5). At .6, 9 % of random ratings were believed; at .65 it is 1 %."""
-SIGMAS = 1.645
-"""Of the one-sided bound, 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,11 @@ class Order:
 
     @property
     def lower(self) -> float:
-        return self.share - SIGMAS * self.error
+        return self.share - ONE_SIDED * self.error
 
     @property
     def upper(self) -> float:
-        return min(1.0, self.share + SIGMAS * self.error)
+        return min(1.0, self.share + ONE_SIDED * self.error)
 
     @property
     def believed(self) -> bool:
@@ -72,14 +70,7 @@ def order(good: ArrayLike, bad: ArrayLike) -> Order:
     better, worse = np.asarray(good, dtype=np.float64), np.asarray(bad, dtype=np.float64)
     above = better[:, None] > worse[None, :]
     share = float(np.mean(above + 0.5 * (better[:, None] == worse[None, :])))
-    return Order(share, standard_error(share, len(better), len(worse)))
-
-
-def standard_error(share: float, good: int, bad: int) -> float:
-    """Return that of an order, for so many replies of each class."""
-    first, second = share / (2 - share), 2 * share**2 / (1 + share)
-    variance = share * (1 - share) + (good - 1) * (first - share**2) + (bad - 1) * (second - share**2)
-    return sqrt(max(variance, 0.0) / (good * bad))
+    return Order(share, order_error(share, len(better), len(worse)))
 
 
 def text_of(content: Any) -> str:

@@ -1,21 +1,17 @@
-"""What a judge did in figures, with the biases that judges are known for. Pure.
-
-Intervals are Wilson's (1927, doi:10.1080/01621459.1927.10502953), at 95 %.
-"""
+"""What a judge did in figures, with the biases that judges are known for. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import get_args
 
+from burnish.adapters.confidence import wilson
 from burnish.proxy.judging.asking import FAULTS, Fault
 from burnish.proxy.judging.judgement import Judgement, Outcome
 from burnish.proxy.judging.principles import Principles
 
-Z = 1.96
 HALF = 0.5
 LEAST_COMPARED = 4
 """Fewer comparisons show no habit."""
@@ -44,13 +40,7 @@ class Share:
 
 
 def share(count: int, of: int) -> Share:
-    if not of:
-        return Share(0, 0, 0.0, 1.0)
-    p, squared = count / of, Z * Z / of
-    middle, reach = p + squared / 2, Z * sqrt(p * (1 - p) / of + squared / of / 4)
-    return Share(
-        count, of, max(0.0, (middle - reach) / (1 + squared)), min(1.0, (middle + reach) / (1 + squared))
-    )
+    return Share(count, of, *wilson(count, of))
 
 
 @dataclass(frozen=True, slots=True)

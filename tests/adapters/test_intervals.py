@@ -7,8 +7,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from burnish.adapters.confidence import student_t
 from burnish.adapters.gate import Limits, preference_margin
-from burnish.adapters.gate.intervals import student_t
 from tests.adapters.test_gate import held_out
 
 

@@ -264,6 +264,6 @@ def test_a_key_that_went_is_refused_with_what_to_do(tmp_path: Path, name: str) -
     variable = f"BURNISH_{name.upper().replace('.', '__')}"
     for given in ({"file": file}, {"environment": {variable: "1"}}):
         with pytest.raises(
-            ConfigError, match=re.escape(f"there is no key {name!r} any more: {REMOVED[name]}")
+            ConfigError, match=re.escape(f"there is no setting {name!r} any more: {REMOVED[name]}")
         ):
             load_config(**given)

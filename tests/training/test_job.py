@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from burnish.adapters import durable
 from burnish.training.errors import JobError
+from burnish.training.hyperparameters import CONSTANTS
 from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
 from tests.support.jobs import NO_BASE, brief_samples, write_job
 
@@ -31,6 +33,14 @@ def test_a_job_of_an_earlier_release_is_read(job: JobDirectory, kept: str, read:
     path = job.path / "samples.jsonl"
     path.write_text(path.read_text().replace('"worse":[]', f'"worse":{kept}'))
     assert [sample.worse for sample in job.samples()] == [read] * 4
+
+
+def test_a_job_with_hyperparameters_that_are_constants_now_is_read(job: JobDirectory):
+    path = job.path / "job.json"
+    content = json.loads(path.read_text())
+    content["hyperparameters"] |= dict.fromkeys(CONSTANTS, 1) | {"rank": 3}
+    path.write_text(json.dumps(content))
+    assert job.spec().hyperparameters.rank == 3
 
 
 @given(st.text())

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from burnish.adapters.confidence import order_error
 from burnish.adapters.rewards import MIN_OF_A_CLASS, MIN_RATED, RatedReply
-from burnish.adapters.rewards.base import Order, Vector, order, standard_error
+from burnish.adapters.rewards.base import Order, Vector, order
 from burnish.adapters.rewards.preference_model import MOST_RATED
 from burnish.adapters.rewards.ridge import splits
 from burnish.adapters.rewards.saved import LearntFrom
@@ -113,4 +114,4 @@ def unseen_order(scores: Sequence[Vector], good: NDArray[np.bool_]) -> Order:
     share = float(np.mean([order(each[good], each[~good]).share for each in scores]))
     counts = int(good.sum()), int((~good).sum())
     # By the formula a perfect order has no error. So it is taken for one with half a reply in the wrong place.
-    return Order(share, standard_error(min(share, 1 - 0.5 / min(counts)), *counts))
+    return Order(share, order_error(min(share, 1 - 0.5 / min(counts)), *counts))

@@ -161,6 +161,11 @@ def test_exports_of_tensorzero_are_refused_with_what_to_do(path: Path) -> None:
             read_files([path], name, {})
 
 
+def test_an_unknown_format_is_refused_with_those_that_there_are(path: Path) -> None:
+    with pytest.raises(WrongUsage, match="no format 'csv' to import: expected one of jsonl, sft, dpo"):
+        read_files([path], "csv", {})
+
+
 def test_no_version_of_ours_is_blamed(path: Path) -> None:
     for objects in (langfuse(), [chat_of_open_webui(1)], langsmith()):
         for each in answers(read(path, *objects)):
