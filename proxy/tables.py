@@ -239,7 +239,6 @@ class UpstreamConfig(BaseModel):
         return self
 
     def claims(self, model: str) -> bool:
-        """Return whether it answers for a model."""
         return any(_covers(each, plain(model)) for each in self.models)
 
     def shared_with(self, other: UpstreamConfig) -> str | None:

@@ -10,6 +10,8 @@ import pytest
 
 from bench.learning.results import RECORDS, page
 from burnish.proxy.cli.commands import COMMANDS, load
+from burnish.proxy.config import Config
+from burnish.proxy.settings import Sources
 
 ROOT = Path(__file__).parents[1]
 LLMS = ROOT / "docs" / "llms.txt"
@@ -73,3 +75,19 @@ def test_every_script_that_agents_are_told_exists() -> None:
     named = set(re.findall(r"`(scripts/\w+|tests/[\w/.]+)", (ROOT / "AGENTS.md").read_text()))
     assert len(named) > 3
     assert all((ROOT / name).exists() for name in named)
+
+
+def test_every_setting_is_in_a_guide_or_an_example() -> None:
+    """A setting that none needs is a constant: take it out, with a line in ``setting_faults.REMOVED``."""
+    generated = {"configuration.md", "cli.md", "CHANGELOG.md"}
+    guides = [page for page in PAGES if page.name not in generated]
+    text = "\n".join(map(Path.read_text, [*guides, *ROOT.glob("examples/**/*.py"), ROOT / "compose.yaml"]))
+    sources = Sources(Config)
+    names = {name for name in Config.model_fields if name not in sources.tables and name not in sources.named}
+    for table, model in (sources.tables | sources.named).items():
+        names |= {name for name in model.model_fields if f"{table}.{name}" not in sources.tables}
+    for name in sorted(names):
+        flag, variable = f"--{name.replace('_', '-')}", f"_{name.upper()}"
+        assert re.search(
+            rf"`[^`\n]*\b{name}\b[^`\n]*`|^{name} = |({flag}|{variable})\b", text, re.MULTILINE
+        ), name

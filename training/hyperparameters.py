@@ -56,7 +56,7 @@ class Record(BaseModel):
 
 
 class CommonHyperparameters(Record):
-    """Those of the table ``[train]``."""
+    """The table ``[train]`` has these."""
 
     learning_rate: float = Field(4e-4, gt=0, lt=0.1, description="Step size. Lower for wider models.")
     epochs: int = Field(
@@ -96,7 +96,7 @@ class CommonHyperparameters(Record):
 
 
 class AdvancedHyperparameters(Record):
-    """Those of the table ``[train.advanced]``."""
+    """The table ``[train.advanced]`` is this."""
 
     alpha: int = Field(
         16, ge=1, le=1024, description=f"LoRA alpha: an adapter counts alpha / rank times. {NEW_ADAPTER}"

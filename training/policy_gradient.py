@@ -53,7 +53,6 @@ class Answer:
 
 
 def prompt_of(sample: Sample) -> str:
-    """Return what is the same for all answers to one prompt."""
     return json.dumps([sample.messages, sample.tools], sort_keys=True)
 
 

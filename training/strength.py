@@ -25,7 +25,6 @@ DISBELIEVED = 0.05
 
 
 def enough(good: Sequence[bool]) -> bool:
-    """Return whether both classes have enough ratings to be compared."""
     return len(good) >= MIN_RATINGS and min(sum(good), len(good) - sum(good)) >= MIN_OF_A_CLASS
 
 

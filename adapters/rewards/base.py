@@ -28,8 +28,6 @@ BELIEVED_ABOVE = 0.65
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A reply to be scored."""
-
     text: str
     finished: bool = True
     """False when a token limit cut it."""
@@ -81,7 +79,6 @@ def text_of(content: Any) -> str:
 
 
 def last_question(messages: Sequence[Message]) -> str:
-    """Return the text of the last user message."""
     return text_of(
         next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), "")
     )
