@@ -125,7 +125,7 @@ class AdvancedHyperparameters(Record):
     token_band: Band = Field(
         (0.5, 2.0),
         description="Ratios of a token's probability, now / when it was written, between which it teaches. For ppo, "
-        "rloo, grpo and gspo it is the clip range 1 ± ε, (0.8, 1.2).",
+        "rloo, grpo and gspo it is the clip range 1 ± ε, [0.8, 1.2].",
     )
     trajectory_band: Band = Field(
         (0.994, 1.002),
