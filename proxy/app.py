@@ -48,7 +48,6 @@ from burnish.proxy.model_names import DEFAULT_MODEL
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.page import login_routes, openapi_route, page_routes
 from burnish.proxy.page.events import Events, Sources
-from burnish.proxy.page.seldom import Seldom
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.best_of import BestOf
 from burnish.proxy.relay.capturing import Capturing
@@ -277,7 +276,6 @@ class _Parts:
     def sources(self) -> Sources:
         """Return what open pages see."""
         status, learning = self.status, self.learning
-        counts = Seldom(self.log.counts)  # they read the whole log
 
         async def rows(completion_ids: Collection[str]) -> list[dict[str, Any]]:
             found = await self.log.stored_completions(completion_ids)
@@ -291,8 +289,7 @@ class _Parts:
         return Sources(
             rows=rows,
             covered=self.log.covered,
-            status=lambda: status.shown(LOCAL_CALLER, counts),
-            hurry=counts.hurry,
+            status=lambda: status.shown(LOCAL_CALLER),
             run=lambda: learning.learner.status()["run"] if learning and learning.learner.in_run else None,
             ended_run=ended_run,
             versions=lambda: learning and learning.registry.changes(),

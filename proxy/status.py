@@ -49,10 +49,8 @@ class Status:
     def engine_trouble(self) -> str | None:
         return (self.started and self.started.trouble) or (self.engine and self.engine.trouble()) or None
 
-    async def shown(
-        self, caller: str, counts: Callable[[], Awaitable[dict[str, int]]] | None = None
-    ) -> dict[str, Any]:
-        """Return all of it. Raises Unavailable. ``counts``: returns the log's, if not those of now."""
+    async def shown(self, caller: str) -> dict[str, Any]:
+        """Return all of it. Raises Unavailable."""
         log, engine, trouble = self.log, self.engine, self.log.healthy()
         return {
             "version": burnish.__version__,
@@ -74,7 +72,7 @@ class Status:
                 "waiting": log.backlog().entries,
                 **await asyncio.to_thread(_room, self.config),
             },
-            "counts": await (counts or log.counts)(),
+            "counts": await log.counts(),
             "learner": self.learner_status(),
             "instructions": await self.instructions_status(caller),
             "signals": self.signals(),

@@ -12,9 +12,7 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
-from burnish.proxy.log.ratings import Effective, Place, Rater, covered, effective, for_training
-from burnish.proxy.log.ratings import agreement_with_judges as judge_agreement
-from burnish.proxy.log.ratings import raters as rater_reports
+from burnish.proxy.log.ratings import Effective, Place, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
 from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft
@@ -239,17 +237,6 @@ def effective_ratings(
     return effective(feedback, places)
 
 
-def raters(connection: sqlite3.Connection) -> list[Rater]:
-    """Return all raters, those with most ratings first, and how far they agree."""
-    return rater_reports(*in_conversations(connection, None, {}))
-
-
-def agreement_with_judges(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return on how many answers judges and people agree, and how many answers both found good or bad."""
-    rows = connection.execute("SELECT DISTINCT conversation_id FROM feedback WHERE source = 'judge'")
-    return judge_agreement(*in_conversations(connection, {name for (name,) in rows}))
-
-
 def given_in(connection: sqlite3.Connection, conversations: Iterable[str] | None) -> list[Feedback]:
     """Return all feedback in some conversations (None: in all), earliest first, undone and superseded too."""
     if conversations is None:
@@ -261,17 +248,26 @@ def places_of(
     connection: sqlite3.Connection, conversations: Iterable[str], feedback: Iterable[Feedback]
 ) -> list[Place]:
     """Return the completions in some conversations that feedback may be about: those with a reply, and its targets."""
+    by_conversation = places_by_conversation(connection, conversations, feedback)
+    return [place for places in by_conversation.values() for place in places]
+
+
+def places_by_conversation(
+    connection: sqlite3.Connection, conversations: Iterable[str], feedback: Iterable[Feedback]
+) -> dict[str, list[Place]]:
+    """Return what ``places_of`` does, by conversation."""
     targets = {each.draft.completion_id for each in feedback}
     rows = connection.execute(
-        """SELECT id, continues, begins_turn, created_at, reply IS NOT NULL FROM completion
+        """SELECT conversation_id, id, continues, begins_turn, created_at, reply IS NOT NULL FROM completion
         WHERE conversation_id IN (SELECT value FROM json_each(?))""",
         (as_json(conversations),),
     )
-    return [
-        Place(name, continues, bool(begins_turn), created_at)
-        for name, continues, begins_turn, created_at, replied in rows
-        if replied or name in targets
-    ]
+    places: dict[str, list[Place]] = {}
+    for conversation, name, continues, begins_turn, created_at, replied in rows:
+        if replied or name in targets:
+            place = Place(name, continues, bool(begins_turn), created_at)
+            places.setdefault(conversation, []).append(place)
+    return places
 
 
 def in_conversations(

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import Future
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
@@ -34,9 +35,11 @@ from burnish.proxy.log import tokens as token_table
 from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
+from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally
+from burnish.proxy.log.totals import Totals
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
 from burnish.proxy.records import Completion, Passthrough
@@ -107,7 +110,8 @@ class Log:
             self._open_readers()
         self._damage = damage
         self._deletions = 0
-        """Increased before and after rows are deleted."""
+        """How many steps have deleted something."""
+        self._totals = Totals()
         self._closed = False
 
     @classmethod
@@ -158,7 +162,6 @@ class Log:
     next_turn = _reads(queries.next_turn, "lookups")
     regenerations = _reads(queries.regenerations)
     recent_prompts = _reads(store.recent_prompts, "learning")
-    counts = _reads(queries.counts)
     _resolve = _reads(queries.resolve, "lookups")
     resolve_history = _reads(queries.resolve_history, "lookups")
     rated_in_chat = _reads(queries.rated_in_chat, "lookups")
@@ -173,8 +176,18 @@ class Log:
     feedbacks = _reads(feedback_table.latest)
     judged_feedbacks = _reads(listings.feedbacks)
     rated = _reads(queries.rated, "learning")
-    raters = _reads(feedback_table.raters)
-    agreement_with_judges = _reads(feedback_table.agreement_with_judges)
+
+    async def counts(self) -> dict[str, int]:
+        """Count completions, conversations, passthroughs, feedback and ratings; see ``Totals.counts``."""
+        return await self._read(lambda db: self._totals.counts(db, self._deletions))
+
+    async def raters(self) -> list[Rater]:
+        """Return all raters; see ``Totals.raters``."""
+        return await self._read(lambda db: self._totals.raters(db, self._deletions))
+
+    async def agreement_with_judges(self) -> tuple[int, int]:
+        """Return how far judges and people agree; see ``Totals.agreement_with_judges``."""
+        return await self._read(lambda db: self._totals.agreement_with_judges(db, self._deletions))
 
     async def completion(self, completion_id: str) -> Completion:
         """Return one completion with its context, by our ID or the upstream's. Raises NotFound, Conflict.
@@ -325,10 +338,18 @@ class Log:
         return {name for (name,) in rows}
 
     async def _delete(self, call: Query[Result]) -> Result:
-        self._deletions += 1
-        try:
-            return await asyncio.wrap_future(self._writer.submit(call, deletes=True))
-        finally:
+        def step(db: sqlite3.Connection) -> tuple[Result, bool]:
+            before = db.total_changes
+            return call(db), db.total_changes > before
+
+        future = self._writer.submit(step, deletes=True)
+        future.add_done_callback(self._deleted)  # also if nobody waits for it any more
+        result, _ = await asyncio.wrap_future(future)
+        return result
+
+    def _deleted(self, step: Future[tuple[Any, bool]]) -> None:
+        failed = step.cancelled() or step.exception() is not None
+        if failed or step.result()[1]:
             self._deletions += 1
 
     async def _write(self, call: Query[Result], *, early: bool = False) -> Result:

@@ -225,27 +225,6 @@ def worse(connection: sqlite3.Connection, better: str, other: str) -> Worse | No
     return Reader(connection).worse(row_of(connection, better)[NODE], other)
 
 
-def counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """Count completions, conversations, passthroughs and feedback. Only effective ratings count, one per completion."""
-    (completions_, conversations) = connection.execute(
-        "SELECT count(*), count(DISTINCT conversation_id) FROM completion"
-    ).fetchone()
-    ratings = feedback.effective_ratings(connection).values()
-    # A rating of a whole turn is one, however many answers it covers.
-    rewards = {each.feedback_ids[0]: each.reward for each in ratings if each.reward is not None}.values()
-    return {
-        "completions": completions_,
-        "conversations": conversations,
-        "passthrough": connection.execute("SELECT count(*) FROM passthrough").fetchone()[0],
-        "feedback": connection.execute("SELECT count(*) FROM feedback").fetchone()[0],
-        "ratings": len(rewards),
-        "good": sum(reward > 0 for reward in rewards),
-        "bad": sum(reward < 0 for reward in rewards),
-        "comments": sum(each.comment is not None for each in ratings),
-        "corrections": sum(each.correction is not None for each in ratings),
-    }
-
-
 def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion:
     found = by_response(connection, response_id)
     if not found:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from burnish.proxy.records import Feedback, FeedbackDraft, Scope, Source, Voice
 
@@ -284,41 +284,87 @@ class Rater:
         return self.good + self.bad
 
 
-def raters(feedback: Sequence[Feedback], places: Iterable[Place]) -> list[Rater]:
+RaterFigure = Literal["good", "bad", "compared", "agreed", "found_good", "others_found_good"]
+"""As of ``Rater``; the last two are of the compared answers."""
+
+
+def raters(figures: Mapping[tuple[str, RaterFigure], int]) -> list[Rater]:
     """Return all who rated answers good or bad, the busiest first, and how far they agree.
 
-    ``feedback`` comes from ``for_training``.
+    ``figures``: the sums of ``rater_figures`` over all conversations.
     """
-    places = list(places)
-    names = {each.draft.rater for each in feedback}
-    found = [each for name in names if (each := _rater(name, feedback, places)).rated]
-    return sorted(found, key=lambda each: (-each.rated, each.name))
+    found = [_rater(name, figures) for name in {name for name, _ in figures}]
+    return sorted((each for each in found if each.rated), key=lambda each: (-each.rated, each.name))
 
 
-def _rater(name: str, feedback: Sequence[Feedback], places: Sequence[Place]) -> Rater:
-    own, others = (
-        _opinions(effective([each for each in feedback if (each.draft.rater == name) is mine], places))
-        for mine in (True, False)
-    )
-    both = [(own[answer], others[answer]) for answer in own.keys() & others.keys()]
-    mine, theirs = (sum(pair[side] for pair in both) for side in (0, 1))
-    count = len(both)
+def _rater(name: str, figures: Mapping[tuple[str, RaterFigure], int]) -> Rater:
+    figure: dict[RaterFigure, int] = {each: figures.get((name, each), 0) for each in get_args(RaterFigure)}
+    count, mine, theirs = figure["compared"], figure["found_good"], figure["others_found_good"]
     return Rater(
         name=name,
-        good=sum(own.values()),
-        bad=len(own) - sum(own.values()),
+        good=figure["good"],
+        bad=figure["bad"],
         compared=count,
-        agreed=sum(one == another for one, another in both),
+        agreed=figure["agreed"],
         by_chance=(mine * theirs + (count - mine) * (count - theirs)) / count if count else 0.0,
     )
 
 
-def agreement_with_judges(feedback: Sequence[Feedback], places: Iterable[Place]) -> tuple[int, int]:
+def rater_figures(feedback: Sequence[Feedback], places: Iterable[Place]) -> Counter[tuple[str, RaterFigure]]:
+    """Count what each rater found, and how far the others agree. ``feedback`` comes from ``for_training``."""
+    places = list(places)
+    figures: Counter[tuple[str, RaterFigure]] = Counter()
+    for name in {each.draft.rater for each in feedback}:
+        own, others = (
+            _opinions(effective([each for each in feedback if (each.draft.rater == name) is mine], places))
+            for mine in (True, False)
+        )
+        both = [(own[answer], others[answer]) for answer in own.keys() & others.keys()]
+        found: dict[RaterFigure, int] = {
+            "good": sum(own.values()),
+            "bad": len(own) - sum(own.values()),
+            "compared": len(both),
+            "agreed": sum(one == another for one, another in both),
+            "found_good": sum(one for one, _ in both),
+            "others_found_good": sum(another for _, another in both),
+        }
+        figures.update({(name, figure): count for figure, count in found.items() if count})
+    return figures
+
+
+RatingFigure = Literal[
+    "ratings", "good", "bad", "comments", "corrections", "judged_and_rated", "judged_as_rated"
+]
+"""The last two: answers that a judge and people both found good or bad, and those on which they agree."""
+
+
+def rating_figures(feedback: Sequence[Feedback], places: Iterable[Place]) -> Counter[RatingFigure]:
+    """Count effective ratings as they were given."""
+    places = list(places)
+    ratings = effective(feedback, places).values()
+    # A rating of a whole turn is one, however many answers it covers.
+    rewards = {each.feedback_ids[0]: each.reward for each in ratings if each.reward is not None}.values()
+    agreed, both = _agreement_with_judges(feedback, places)
+    return Counter(
+        {
+            "ratings": len(rewards),
+            "good": sum(reward > 0 for reward in rewards),
+            "bad": sum(reward < 0 for reward in rewards),
+            "comments": sum(each.comment is not None for each in ratings),
+            "corrections": sum(each.correction is not None for each in ratings),
+            "judged_and_rated": both,
+            "judged_as_rated": agreed,
+        }
+    )
+
+
+def _agreement_with_judges(feedback: Sequence[Feedback], places: Sequence[Place]) -> tuple[int, int]:
     """Return on how many answers judges and people agree, and how many answers both found good or bad.
 
     Judges often only compare: an answer that they corrected is bad to them, one that they prefer to another is good.
     """
-    places = list(places)
+    if not any(each.draft.source == "judge" for each in feedback):
+        return 0, 0
     by_judges = effective([each for each in feedback if each.draft.source == "judge"], places)
     judges = {
         answer: each.reward > 0 if each.reward else not each.correction for answer, each in by_judges.items()

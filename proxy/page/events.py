@@ -57,8 +57,6 @@ class Sources:
     """Returns the IDs of the completions whose rows feedback may have changed."""
     status: Callable[[], Awaitable[Json]]
     """As ``GET /burnish/status``."""
-    hurry: Callable[[], None]
-    """Called when somebody waits for the counts of the status."""
     run: Callable[[], Json | None]
     """The training run under way, as ``GET /burnish/runs/{id}``."""
     ended_run: Callable[[str], Awaitable[Json]]
@@ -133,8 +131,6 @@ class Events:
         """Report new feedback, or feedback that was undone."""
         if self._watching is None:
             return
-        if self._sources:
-            self._sources.hurry()
         self._changed[feedback.draft.completion_id] = None
         if feedback.draft.scope != "completion":
             self._rated.append(feedback)

@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from burnish.proxy.asgi import own_application
 from burnish.proxy.errors import Unavailable
-from burnish.proxy.page import events, seldom
+from burnish.proxy.page import events
 from burnish.proxy.page.events import Events, Sources
-from burnish.proxy.page.seldom import Seldom
 from burnish.proxy.records import Feedback, FeedbackDraft
 from tests.proxy.log.exchanges import until
 from tests.support.inprocess import listening
@@ -54,7 +52,6 @@ class World:
             rows=rows,
             covered=covered,
             status=status,
-            hurry=lambda: None,
             run=lambda: self.run,
             ended_run=ended,
             versions=lambda: self.versions,
@@ -150,28 +147,3 @@ async def test_nothing_is_watched_once_no_page_is_open(monkeypatch: pytest.Monke
     async with listening(own_application([made.route()])) as url, watching(url, seen) as page:
         assert (await page.next("hello"))["resumed"] is False, "nobody knows what happened meanwhile"
     await made.close()
-
-
-async def test_what_is_expensive_is_asked_seldom(monkeypatch: pytest.MonkeyPatch):
-    asked, now = 0, 100.0
-    monkeypatch.setattr(seldom, "time", SimpleNamespace(monotonic=lambda: now))
-
-    async def count() -> int:
-        nonlocal asked, now
-        asked += 1
-        now += 0.01
-        return asked
-
-    counts = Seldom(count)
-    assert [await counts() for _ in range(5)] == [1] * 5
-    counts.hurry()
-    assert await counts() == 1, "not at once"
-    monkeypatch.setattr(seldom, "SHARE", 0)
-    again = Seldom(count)
-    assert [await again() for _ in range(2)] == [2, 3]
-    monkeypatch.setattr(seldom, "SHARE", 1000)
-    monkeypatch.setattr(seldom, "HURRY_S", 0)
-    hurried = Seldom(count)
-    assert [await hurried(), await hurried()] == [4, 4]
-    hurried.hurry()
-    assert await hurried() == 5

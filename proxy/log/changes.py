@@ -1,0 +1,153 @@
+"""Finds the conversations whose feedback counts differently since the last look, and reads no others.
+
+Reading all ratings again after each new one takes a second at 20,000. So a tally keeps what each conversation counts
+for, and counts those again that changed. Deleting anything starts it from scratch.
+
+With ``scaled``, grades are counted on their rater's own scale, so one more grade may move others of that rater between
+good and bad. Those change, too: the ones between the old mean and the new, and all that share a conversation with other
+raters.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from burnish.proxy.log import feedback
+from burnish.proxy.log.ratings import Habit, grades_of, habits_of
+from burnish.proxy.records import Feedback, Voice
+
+
+class Change(NamedTuple):
+    """Conversations to count again."""
+
+    anew: bool
+    """Whether nothing that was counted before still holds."""
+    conversations: set[str]
+    feedback: list[Feedback]
+    """All that was said in them, undone and superseded too; in each conversation earliest first."""
+    habits: Mapping[Voice, Habit]
+    """Of all raters; empty unless ``scaled``."""
+
+
+class _Position(NamedTuple):
+    """How far the log was read: how often something had been deleted, and the last row of each table."""
+
+    deletions: int
+    feedback: int
+    undo: int
+    completion: int
+
+
+class Changes:
+    """Reads what changed. One thread at a time."""
+
+    def __init__(self, *, scaled: bool, next_turns: bool = False) -> None:
+        """``next_turns``: what the user said next counts, so each new completion may change its conversation."""
+        self._scaled = scaled
+        self._next_turns = next_turns
+        self._position: _Position | None = None
+        self._watched: set[str] = set()
+        """Conversations where a new completion can change what a rating is about."""
+        self._grades: dict[Voice, Counter[float]] = {}
+        self._graded: dict[Voice, dict[float | None, set[str]]] = {}
+        """By rater and grade: the conversations. None: several people rated in them."""
+        self._grades_in: dict[str, Mapping[Voice, Counter[float]]] = {}
+        """By conversation."""
+
+    @contextmanager
+    def look(self, connection: sqlite3.Connection, deletions: int) -> Iterator[Change | None]:
+        """Give what changed since the last look; None: nothing. If the block fails, the next look starts from scratch.
+
+        ``deletions`` grows whenever rows are deleted.
+        """
+        before, position = self._position, _position(connection, deletions)
+        self._position = None
+        yield self._change(connection, before, position) if position != before else None
+        self._position = position
+
+    def _change(
+        self, connection: sqlite3.Connection, before: _Position | None, position: _Position
+    ) -> Change | None:
+        if before is None or before.deletions != position.deletions:
+            self._watched, self._grades, self._graded, self._grades_in = set(), {}, {}, {}
+            return self._read(connection, None)
+        changed = self._changed(connection, before)
+        return self._read(connection, changed) if changed else None
+
+    def _changed(self, connection: sqlite3.Connection, since: _Position) -> set[str]:
+        """Return the conversations with something new."""
+        rows = connection.execute(
+            """SELECT conversation_id FROM feedback WHERE rowid > ?
+            UNION SELECT conversation_id FROM undo JOIN feedback ON feedback.id = undo.feedback WHERE undo.rowid > ?""",
+            (since.feedback, since.undo),
+        )
+        changed = {conversation for (conversation,) in rows}
+        if self._watched:
+            rows = connection.execute(
+                "SELECT DISTINCT conversation_id FROM completion WHERE n > ?", (since.completion,)
+            )
+            changed |= self._watched & {conversation for (conversation,) in rows}
+        return changed
+
+    def _read(self, connection: sqlite3.Connection, conversations: set[str] | None) -> Change:
+        """Read the feedback in some conversations (None: in all), and in those that follow from it."""
+        given = feedback.given_in(connection, conversations)
+        names = conversations if conversations is not None else {each.conversation_id for each in given}
+        before = habits_of(self._grades)
+        self._note(names, given)
+        habits = habits_of(self._grades)
+        more = set[str]() if conversations is None else self._moved(before, habits) - names
+        if more:
+            given += feedback.given_in(connection, more)
+        return Change(conversations is None, names | more, given, habits)
+
+    def _note(self, names: Iterable[str], given: Sequence[Feedback]) -> None:
+        """Note the grades of some conversations, of which all feedback is given, and which of them to watch."""
+        by_conversation: dict[str, list[Feedback]] = defaultdict(list)
+        for each in given:
+            by_conversation[each.conversation_id].append(each)
+        for name in names:
+            own = by_conversation[name]
+            if self._scaled:
+                self._set_grades(name, own)
+            if self._next_turns or any(each.draft.scope != "completion" for each in own):
+                self._watched.add(name)
+
+    def _set_grades(self, name: str, own: Sequence[Feedback]) -> None:
+        for rater, counter in self._grades_in.pop(name, {}).items():
+            self._grades[rater].subtract(counter)
+            for grade in (None, *counter):
+                self._graded[rater].get(grade, set()).discard(name)
+        grades = grades_of(own)
+        several = len({each.draft.voice for each in own if each.draft.reward is not None}) > 1
+        for rater, counter in grades.items():
+            self._grades.setdefault(rater, Counter()).update(counter)
+            for grade in (None,) if several else counter:
+                self._graded.setdefault(rater, {}).setdefault(grade, set()).add(name)
+        if grades:
+            self._grades_in[name] = grades
+
+    def _moved(self, before: Mapping[Voice, Habit], after: Mapping[Voice, Habit]) -> set[str]:
+        """Return the conversations whose grades may have changed sides because their rater's habit changed."""
+        moved: set[str] = set()
+        for rater in before.keys() | after.keys():
+            if before.get(rater) == after.get(rater):
+                continue
+            # Without a habit a grade counts as it is: good above 0.
+            low, high = sorted(habits[rater].mean if rater in habits else 0.0 for habits in (before, after))
+            for grade, conversations in self._graded.get(rater, {}).items():
+                if grade is None or low <= grade <= high:
+                    moved |= conversations
+        return moved
+
+
+def _position(connection: sqlite3.Connection, deletions: int) -> _Position:
+    latest = connection.execute(
+        """SELECT coalesce((SELECT max(rowid) FROM feedback), 0), coalesce((SELECT max(rowid) FROM undo), 0),
+        coalesce((SELECT max(n) FROM completion), 0)"""
+    ).fetchone()
+    return _Position(deletions, *latest)
