@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import sqlite3
+import tempfile
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from burnish.proxy.ids import feedback_id
-from burnish.proxy.log import Keep, Log, RatingCounts, RatingTally, ReadyCounts
+from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
+from burnish.proxy.log.feedback import in_conversations
+from burnish.proxy.log.ratings import rater_figures, raters, rating_figures
 from burnish.proxy.log.tally import RatingSummary, counted
-from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import Message, answered, assistant, capture, opened, rate, user
+from burnish.proxy.log.totals import RATINGS
+from tests.proxy.log.exchanges import answered, assistant, capture, opened, rate, user
+from tests.proxy.log.life import EVENTS, Life
 
 WEIGHTS = {"bob": 0.5, "eve": 0.0, "judge": 3.0}
 
@@ -34,93 +41,55 @@ async def full_read(log: Log, next_turns: bool, learnt: Collection[str], since: 
     return counted(summaries, learnt, since)
 
 
-class Life:
-    """A log to which anything happens."""
+async def totals(log: Log) -> list[object]:
+    return [await log.counts(), await log.raters(), await log.agreement_with_judges()]
 
-    def __init__(self, log: Log, seed: int) -> None:
-        self.log = log
-        self.chance = random.Random(seed)
-        self.talks: list[tuple[list[Message], str]] = []
-        """Histories that can go on, and the last completion of each."""
-        self.feedback: list[str] = []
 
-    async def happen(self) -> None:
-        happening = self.chance.choices(
-            (self.talk, self.rate, self.grade, self.compare, self.undo, self.prune, self.forget),
-            (8, 8, 5, 3, 3, 0.2, 0.2),
-        )[0]
-        await happening()
+def resolved_anew(path: Path) -> list[object]:
+    """What ``totals`` returns, of all feedback at once."""
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute(
+            """SELECT count(*), count(DISTINCT conversation_id), (SELECT count(*) FROM passthrough),
+            (SELECT count(*) FROM feedback) FROM completion"""
+        ).fetchone()
+        figures = rating_figures(*in_conversations(db, None))
+        found = raters(rater_figures(*in_conversations(db, None, {})))
+    counts = dict(zip(("completions", "conversations", "passthrough", "feedback"), rows, strict=True))
+    counts |= {name: figures[name] for name in RATINGS}
+    return [counts, found, (figures["judged_as_rated"], figures["judged_and_rated"])]
 
-    async def talk(self) -> None:
-        chance = self.chance
-        history: list[Message] = []
-        if self.talks and chance.random() < 0.8:
-            history, _ = chance.choice(self.talks)  # a branch, when it went on from there already
-        asked = {"role": "tool", "tool_call_id": "c", "content": "ok"} if chance.random() < 0.3 else None
-        asked = asked if asked and history else user(f"{chance.randrange(3)}?")
-        if chance.random() < 0.2:
-            asked = dict(reversed(asked.items()))  # the same message, logged differently
-        reply = f"{chance.randrange(10**6)}."
-        changes: dict[str, Any] = {"caller": chance.choice(("ann", "bob"))}
-        if chance.random() < 0.1:
-            changes |= chance.choice(({"outcome": "cut"}, {"status": 500}, {"chunks": ()}))
-        if chance.random() < 0.05:
-            changes |= {
-                "surface": "ollama_generate",
-                "request_body": b'{"model":"m","prompt":"Hi","raw":true}',
-                "chunks": (b'{"model":"m","response":"Hello","done":true,"done_reason":"stop"}',),
-            }
-        made = capture(self.log, [*history, asked], reply, **changes)
-        self.talks.append(([*history, asked, assistant(reply)], made))
 
-    async def _add(self, **draft: Any) -> None:
-        if self.talks:
-            target = self.chance.choice(self.talks[-12:])[1]
-            key = self.chance.choice((None, "api_key", "admin_key"))
-            made = FeedbackDraft(target, "completion_id", given_with=key, **draft)
-            try:
-                self.feedback.append((await self.log.add_feedback(made))[0].id)
-            except LookupError:
-                self.talks = [each for each in self.talks if each[1] != target]  # it was deleted
+@given(
+    events=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=80),
+    chance=st.randoms(use_true_random=False),
+    next_turns=st.booleans(),
+)
+@settings(max_examples=15)
+def test_counts_that_are_kept_are_those_of_all_feedback_resolved_anew(
+    events: list[str], chance: random.Random, next_turns: bool
+):
+    async def live() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            async with opened(Path(folder)) as log:
+                life = Life(log, chance)
+                path = Path(folder) / "log" / "log.sqlite3"
+                tally = RatingTally(WEIGHTS, next_turns=next_turns)
+                for event in events:
+                    await getattr(life, event)()
+                    if chance.random() < 0.5:
+                        assert await totals(log) == resolved_anew(path)
+                        expected = await full_read(log, next_turns, (), "")
+                        assert await log.rating_counts(tally, (), "") == expected
+                assert await totals(log) == resolved_anew(path)
 
-    async def rate(self) -> None:
-        chance = self.chance
-        await self._add(
-            reward=chance.choice((1.0, -1.0, -1.0, None)),
-            scale="binary",
-            rater=chance.choice(("ann", "bob", "eve")),
-            scope=chance.choice(("completion", "completion", "turn", "conversation")),
-            comment=chance.choice((None, "too long", "wrong")),
-            correction=chance.choice((None, None, "Short.")),
-        )
-
-    async def grade(self) -> None:
-        reward = self.chance.choice((0.0, 0.25, 0.5, 0.75, 1.0))
-        await self._add(reward=reward, scale="scalar", rater=self.chance.choice(("judge", "bob")))
-
-    async def compare(self) -> None:
-        if self.talks:
-            await self._add(preferred_over=self.chance.choice(self.talks)[1], rater="ann")
-
-    async def undo(self) -> None:
-        if self.feedback:
-            chosen = self.chance.choice(self.feedback)
-            self.feedback.remove(chosen)
-            with suppress(LookupError):  # it may have been deleted with its completion
-                await self.log.undo_feedback(chosen)
-
-    async def prune(self) -> None:
-        await self.log.prune(Keep(completions=20, rated=self.chance.random() < 0.5))
-
-    async def forget(self) -> None:
-        await self.log.forget("bob")
+    asyncio.run(live())
 
 
 @pytest.mark.parametrize("next_turns", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_tally_counts_what_a_full_read_counts(tmp_path: Path, seed: int, next_turns: bool):
     async with opened(tmp_path) as log:
-        life = Life(log, seed)
+        life = Life(log, random.Random(seed))
         tally = RatingTally(WEIGHTS, next_turns=next_turns)
         learnt, since = frozenset[str](), ""
         seen = ReadyCounts()

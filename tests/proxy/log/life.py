@@ -1,0 +1,120 @@
+"""A log to which anything happens."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+from typing import Any
+
+from burnish.proxy.ids import feedback_id
+from burnish.proxy.log import Keep, Log
+from burnish.proxy.log.usability import Rules
+from burnish.proxy.records import Feedback, FeedbackDraft
+from tests.proxy.log.exchanges import Message, assistant, capture, pass_on, user
+
+RULES = Rules({}, "auto", scrub=True)
+EVENTS = tuple(
+    event
+    for event, times in {
+        **{"talk": 40, "rate": 40, "grade": 25, "compare": 15, "undo": 15, "prune": 1, "forget": 1},
+        **{"start_over": 1, "pass_through": 3, "bring_in": 5},
+    }.items()
+    for _ in range(times)
+)
+"""What can happen, as often as it does."""
+
+
+class Life:
+    """A log to which anything happens."""
+
+    def __init__(self, log: Log, chance: random.Random) -> None:
+        self.log = log
+        self.chance = chance
+        self.talks: list[tuple[list[Message], str]] = []
+        """Histories that can go on, and the last completion of each."""
+        self.feedback: list[str] = []
+
+    async def happen(self) -> None:
+        await getattr(self, self.chance.choice(EVENTS))()
+
+    async def talk(self) -> None:
+        chance = self.chance
+        history: list[Message] = []
+        if self.talks and chance.random() < 0.8:
+            history, _ = chance.choice(self.talks)  # a branch, when it went on from there already
+        asked = {"role": "tool", "tool_call_id": "c", "content": "ok"} if chance.random() < 0.3 else None
+        asked = asked if asked and history else user(f"{chance.randrange(3)}?")
+        if chance.random() < 0.2:
+            asked = dict(reversed(asked.items()))  # the same message, logged differently
+        reply = f"{chance.randrange(10**6)}."
+        changes: dict[str, Any] = {"caller": chance.choice(("ann", "bob"))}
+        if chance.random() < 0.1:
+            changes |= chance.choice(({"outcome": "cut"}, {"status": 500}, {"chunks": ()}))
+        if chance.random() < 0.05:
+            changes |= {
+                "surface": "ollama_generate",
+                "request_body": b'{"model":"m","prompt":"Hi","raw":true}',
+                "chunks": (b'{"model":"m","response":"Hello","done":true,"done_reason":"stop"}',),
+            }
+        made = capture(self.log, [*history, asked], reply, **changes)
+        self.talks.append(([*history, asked, assistant(reply)], made))
+
+    async def _add(self, **draft: Any) -> None:
+        if self.talks:
+            target = self.chance.choice(self.talks[-12:])[1]
+            key = self.chance.choice((None, "api_key", "admin_key"))
+            made = FeedbackDraft(target, "completion_id", given_with=key, **draft)
+            try:
+                self.feedback.append((await self.log.add_feedback(made))[0].id)
+            except LookupError:
+                self.talks = [each for each in self.talks if each[1] != target]  # it was deleted
+
+    async def rate(self) -> None:
+        chance = self.chance
+        await self._add(
+            reward=chance.choice((1.0, -1.0, -1.0, None)),
+            scale="binary",
+            rater=chance.choice(("ann", "bob", "eve")),
+            scope=chance.choice(("completion", "completion", "turn", "conversation")),
+            comment=chance.choice((None, "too long", "wrong")),
+            correction=chance.choice((None, None, "Short.")),
+        )
+
+    async def grade(self) -> None:
+        reward = self.chance.choice((0.0, 0.25, 0.5, 0.75, 1.0))
+        await self._add(reward=reward, scale="scalar", rater=self.chance.choice(("judge", "bob")))
+
+    async def compare(self) -> None:
+        if self.talks:
+            await self._add(preferred_over=self.chance.choice(self.talks)[1], rater="ann")
+
+    async def undo(self) -> None:
+        if self.feedback:
+            chosen = self.chance.choice(self.feedback)
+            self.feedback.remove(chosen)
+            with suppress(LookupError):  # it may have been deleted with its completion
+                await self.log.undo_feedback(chosen)
+
+    async def prune(self) -> None:
+        await self.log.prune(Keep(completions=20, rated=self.chance.random() < 0.5))
+
+    async def forget(self) -> None:
+        await self.log.forget("bob")
+
+    async def start_over(self) -> None:
+        await self.log.undo_all_feedback()
+        self.feedback.clear()
+
+    async def pass_through(self) -> None:
+        pass_on(self.log)
+
+    async def bring_in(self) -> None:
+        """Import feedback of another log, some of it older than what is here."""
+        if self.talks:
+            target, moment = self.chance.choice(self.talks)[1], time.time()
+            draft = FeedbackDraft(target, "completion_id", reward=1.0, rater="ann", source="judge")
+            name = self.chance.choice((feedback_id(), feedback_id().replace("fb_0", "fb_00")[:29]))
+            undone_at = self.chance.choice((None, None, moment))
+            made = Feedback(name, moment, "", draft, undone_at)
+            await self.log.add_records([made], RULES, trial=self.chance.random() < 0.2)
