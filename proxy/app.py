@@ -297,8 +297,8 @@ class _Parts:
 
     def reward_source(self) -> Source:
         train = self.config.train
-        rated = partial(
-            self.log.rated,
+        ratings = partial(
+            self.log.ratings,
             train.rater_weights,
             next_turns=train.next_turn,
             scrub=self.config.log.scrub,
@@ -306,14 +306,14 @@ class _Parts:
         )
         settings = {"seed": train.seed, "threads": train.threads or max(1, cores() // 2)}
         if self.learning is None:
-            return Source(rated, RewardJob(why_no_base=self.why_not, **settings))
+            return Source(ratings, RewardJob(why_no_base=self.why_not, **settings))
         job = RewardJob(
             base_weights=str(self.learning.weights.absolute()),
             base_digest=self.learning.base[1],
             weights_cache=str(cache_dir() / "weights"),
             **settings,
         )
-        return Source(rated, job)
+        return Source(ratings, job)
 
     def duels(self, relay: Relay) -> Duels:
         contest = Contest(self.log, self.engine.swap, self.upstream.name, relay) if self.engine else None

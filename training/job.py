@@ -21,7 +21,7 @@ Importable without torch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -291,7 +291,7 @@ class JobDirectory:
         played = "".join(each.model_dump_json() for each in self.episodes())
         return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}{played}".encode()).hexdigest()
 
-    def write_job(self, spec: JobSpec, samples: list[Sample], episodes: Sequence[Episode] = ()) -> None:
+    def write_job(self, spec: JobSpec, samples: Iterable[Sample], episodes: Sequence[Episode] = ()) -> None:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write_lines("samples.jsonl", samples)
@@ -328,8 +328,9 @@ class JobDirectory:
         name = "result.json" if isinstance(record, TrainResult) else "evaluation.json"
         durable.replace(self.path / name, record.model_dump_json(indent=1))
 
-    def _write_lines(self, name: str, records: Sequence[_Record]) -> None:
-        durable.replace(self.path / name, "".join(record.model_dump_json() + "\n" for record in records))
+    def _write_lines(self, name: str, records: Iterable[_Record]) -> None:
+        with durable.replacing(self.path / name) as path, path.open("w", encoding="utf-8") as file:
+            file.writelines(record.model_dump_json() + "\n" for record in records)
 
     def _text(self, name: str) -> str:
         try:

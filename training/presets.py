@@ -8,12 +8,12 @@ objective, the preset, the size of the model (it scales what the others chose), 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
 from burnish.training.hyperparameters import POLICY_GRADIENT
-from burnish.training.job import Hyperparameters, ModelSize, Objective, Sample
+from burnish.training.job import Hyperparameters, ModelSize, Objective
 
 SYSTEM_ROLES = ("system", "developer")
 # Fewer good ones among the ratings than this, and thumbs alone teach next to nothing (brief-cold: 2 of 40).
@@ -36,7 +36,14 @@ class Said(Protocol):
     @property
     def correction(self) -> str | None: ...
     @property
-    def worse(self) -> Sequence[Mapping[str, Any]]: ...
+    def worse(self) -> Sequence[object]: ...
+
+
+class Ready(Said, Protocol):
+    """Feedback that a run uses."""
+
+    @property
+    def held_out(self) -> bool: ...
 
 
 def teaches(sample: Said, objective: Objective) -> bool:
@@ -52,16 +59,7 @@ def teaches(sample: Said, objective: Objective) -> bool:
     return sample.reward != 0 or (objective == "hybrid" and bool(sample.comment))
 
 
-def instructed(samples: Sequence[Sample]) -> bool:
-    """Return whether all prompts have a system message.
-
-    If so, plain questions can be rehearsed: no feedback is about them. Otherwise rehearsing would preserve the very
-    answers that users want changed.
-    """
-    return all(sample.messages and sample.messages[0].get("role") in SYSTEM_ROLES for sample in samples)
-
-
-def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
+def one_sided(samples: Sequence[Ready], objective: Objective) -> bool:
     """Return whether all replies are good, or all are bad, for an objective; held-out ones don't count.
 
     Comments and pairs are never one-sided: they name a reply to move towards, and one to move away from.
@@ -72,7 +70,7 @@ def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
     return len(signs) == 1
 
 
-def choose(samples: Sequence[Sample]) -> Objective:
+def choose(samples: Sequence[Ready]) -> Objective:
     """Return the objective for these samples; held-out ones don't count.
 
     Comments where good replies are rare → ``critique``; ratings of both kinds → ``mis_po``. Without both kinds ratings

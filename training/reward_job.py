@@ -18,9 +18,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from burnish.adapters import durable
+from burnish.adapters.rewards import MOST_RATED
 from burnish.training.errors import JobError
 
 JOB, RATED, MODEL = "reward_job.json", "rated.jsonl", "model"
+OLDER = f"older than the latest {MOST_RATED}"
+"""Why replies aren't learnt from."""
 
 
 class _Record(BaseModel):

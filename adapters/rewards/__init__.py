@@ -13,6 +13,7 @@ from burnish.adapters.rewards.base import (
 )
 from burnish.adapters.rewards.ensemble import Ensemble, ridges
 from burnish.adapters.rewards.preference_model import (
+    MOST_RATED,
     PreferenceModel,
     RatedReply,
     believed_preference_model,
@@ -23,6 +24,7 @@ from burnish.adapters.rewards.saved import RewardManifest, read_reward_model, wr
 __all__ = [
     "MIN_OF_A_CLASS",
     "MIN_RATED",
+    "MOST_RATED",
     "Candidate",
     "Ensemble",
     "Message",

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -19,6 +19,7 @@ from burnish.adapters.gate import Evidence, Verdict, judge
 from burnish.adapters.gate.evidence import Attempted
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
 from burnish.adapters.registry import Registry, version_label
+from burnish.adapters.rewards import RatedReply, believed_preference_model
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
 from burnish.adapters.threads import cores, in_one_thread
@@ -29,7 +30,7 @@ from burnish.proxy.learner.pairs import kept_pairs
 from burnish.proxy.learner.played import Logged, attempts, no_rollout, played
 from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.proxy.learner.trainer import run_step
-from burnish.proxy.log import Log
+from burnish.proxy.log import Log, Rating
 from burnish.proxy.records import RatedCompletion
 from burnish.proxy.tables import TrainConfig
 from burnish.training.device import main_memory, model_size
@@ -42,11 +43,10 @@ from burnish.training.job import (
     JobSpec,
     ModelSize,
     Objective,
-    Sample,
     TrainResult,
 )
 from burnish.training.phases import Phases, read
-from burnish.training.presets import choose, hyperparameters, instructed, reasons, teaches
+from burnish.training.presets import choose, hyperparameters, reasons, teaches
 from burnish.training.presets import one_sided as is_one_sided
 
 logger = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ FOR_AGENTS: Objective = "rloo"
 """Learns from an agent's rewards if the settings name no policy gradient."""
 # A trainer beside the server: half of the cores serve on.
 CORES_SHARE = 2
+HELD_OUT_READ = 4 * sampling.MAX_PROMPTS
+"""Held-out answers among which the gate looks for different prompts."""
 # An engine that died comes back in two seconds; a busy machine takes longer.
 ENGINE_WAIT_S = 60.0
 
@@ -99,6 +101,15 @@ AS_SET = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
+class Rated:
+    """All ratings that can be learnt from, including those that were, as far as the gate needs them."""
+
+    completion_ids: tuple[str, ...]
+    replies: tuple[RatedReply, ...]
+    """The latest ones that say good or bad, earliest first: of these the preference model is made."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of a run, before anything is written."""
 
@@ -107,10 +118,12 @@ class Plan:
     """The version that training starts from; 0 = the base model."""
     incumbent: int
     """The live version, with which the candidate is compared: the parent, unless the run starts from the base model."""
-    samples: tuple[Sample, ...]
     spec: JobSpec
-    rated: tuple[RatedCompletion, ...]
-    """All rated completions that can be learnt from, including those that were."""
+    rated: Rated
+    chosen: tuple[export.Chosen, ...] = ()
+    """The ratings of the job. Their texts are read when it is written."""
+    held_out: tuple[Rating, ...] = ()
+    """The gate judges by these."""
     episodes: tuple[Episode, ...] = ()
     """If there are some, the run learns from them alone."""
     judge: bool = True
@@ -121,13 +134,8 @@ class Plan:
         return "; ".join(self.spec.notes) or None
 
     @property
-    def training(self) -> list[Sample]:
-        return [sample for sample in self.samples if not sample.held_out]
-
-    @property
-    def held_out(self) -> list[RatedCompletion]:
-        kept = {sample.completion_id for sample in self.samples if sample.held_out}
-        return [each for each in self.rated if each.answer in kept]
+    def training(self) -> list[export.Chosen]:
+        return [each for each in self.chosen if not each.held_out]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +239,31 @@ class Cycle:
 
     async def plan(self, run_id: str, wanted: Wanted = AS_SET) -> Plan:
         """Plan a run; writes nothing. Raises AdapterError, Unavailable."""
-        rated = await self._rated()
+        ratings = await self._ratings()
+        rated = await self._rated(ratings)
         if wanted.rollouts is not None:
             rollouts = await self.log.unlearnt_rollouts(wanted.rollouts)
             steps = await self.log.rollout_steps([each.id for each in rollouts])
             logged = Logged(rollouts, steps, await self.log.tokens(list(steps)))
             return await asyncio.to_thread(self._plan_rollouts, run_id, rated, wanted, logged)
-        return await asyncio.to_thread(self._plan, run_id, rated, wanted)
+        chosen, objective = await asyncio.to_thread(self._chosen, ratings, rated, wanted)
+        training = [each.rating.completion_id for each in chosen if not each.held_out]
+        instructed = await self.log.all_have_system_messages(training)
+        return await asyncio.to_thread(
+            self._plan,
+            run_id,
+            ratings,
+            rated,
+            wanted,
+            chosen=chosen,
+            objective=objective,
+            instructed=instructed,
+        )
 
     def _plan_rollouts(
         self,
         run_id: str,
-        rated: Sequence[RatedCompletion],
+        rated: Rated,
         wanted: Wanted,
         logged: Logged,
     ) -> Plan:
@@ -269,8 +290,7 @@ class Cycle:
             left_out=dict(found.left_out),
             task=wanted.rollouts,
         )
-        usable = tuple(each for each in rated if not each.fault)
-        return Plan(run_id, found.parent, incumbent, (), spec, usable, found.episodes, wanted.judge)
+        return Plan(run_id, found.parent, incumbent, spec, rated, episodes=found.episodes, judge=wanted.judge)
 
     def _usable(self) -> dict[int, AdapterVersion]:
         """Return the versions of this base model that have weights, by number."""
@@ -280,53 +300,62 @@ class Cycle:
             if version.manifest.base_digest == self.swap.host.base_digest and version.state != "pruned"
         }
 
-    def _plan(self, run_id: str, rated: Sequence[RatedCompletion], wanted: Wanted) -> Plan:
+    def _plan(
+        self,
+        run_id: str,
+        ratings: Sequence[Rating],
+        rated: Rated,
+        wanted: Wanted,
+        *,
+        chosen: Sequence[export.Chosen],
+        objective: Objective,
+        instructed: bool,
+    ) -> Plan:
         incumbent = self.registry.live()
-        learnt = frozenset[str]() if wanted.refresh else self.learnt()
         versions = self._usable()
-        samples, objective = self._samples(rated, learnt, versions, wanted)
         settings, notes = self._hyperparameters(
             objective,
-            one_sided=wanted.force and is_one_sided(samples, objective),
-            instructed=instructed([sample for sample in samples if not sample.held_out]),
+            one_sided=wanted.force and is_one_sided(chosen, objective),
+            instructed=instructed,
             rlhf=wanted.rlhf,
         )
         if wanted.refresh:
             notes.append("trains on all ratings again, from the base model")
         parent = BASE_VERSION if wanted.refresh else incumbent
-        behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        behaviour = {each.behaviour_version for each in chosen if each.behaviour_version in versions}
         spec = self._spec(
             run_id=run_id,
             objective=objective,
             parent_adapter=self._adapter(parent),
             parent_version=parent,
             incumbent_adapter=self._adapter(incumbent) if incumbent != parent else None,
-            behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(behaviour)},
+            behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(filter(None, behaviour))},
             hyperparameters=settings,
             notes=tuple(notes),
-            left_out=export.left_out(rated, learnt),
+            left_out=export.left_out(ratings, self._learnt_for(wanted)),
         )
-        usable = tuple(each for each in rated if not each.fault)
-        return Plan(run_id, parent, incumbent, tuple(samples), spec, usable, judge=wanted.judge)
+        held_out = tuple(each.rating for each in chosen if each.held_out)
+        return Plan(run_id, parent, incumbent, spec, rated, tuple(chosen), held_out, judge=wanted.judge)
 
-    def _samples(
-        self,
-        rated: Sequence[RatedCompletion],
-        learnt: Collection[str],
-        versions: Collection[int],
-        wanted: Wanted,
-    ) -> tuple[list[Sample], Objective]:
-        """Return the ready and the replayed samples, and the objective for them."""
-        policies = export.Policies(self.swap.host.base_digest, versions)
-        samples = export.samples(rated, learnt, policies)
+    def _learnt_for(self, wanted: Wanted) -> Collection[str]:
+        return frozenset() if wanted.refresh else self.learnt()
+
+    def _chosen(
+        self, ratings: Sequence[Rating], rated: Rated, wanted: Wanted
+    ) -> tuple[list[export.Chosen], Objective]:
+        """Return the ready and the replayed ratings, and the objective for them."""
+        learnt = self._learnt_for(wanted)
+        policies = export.Policies(self.swap.host.base_digest, self._usable())
+        learnable = believed_preference_model(rated.replies) is not None
+        chosen = export.chosen(ratings, learnt, policies, learnable=learnable)
         objective = wanted.objective or self.train.objective
         if objective == "auto":
-            objective = choose(samples)
+            objective = choose(chosen)
         if wanted.rlhf and objective not in POLICY_GRADIENT:
             objective = "ppo"
-        new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
-        samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
-        return samples, objective
+        new = sum(teaches(each, objective) for each in chosen if not each.held_out)
+        chosen += export.replayed(ratings, learnt, policies, objective, round(new * self.train.replay))
+        return chosen, objective
 
     def _spec(self, **of_run: Any) -> JobSpec:
         """Return the job of a run: these fields, and those that are the same for all runs."""
@@ -353,7 +382,9 @@ class Cycle:
     async def run(self, plan: Plan, report: Report) -> Ended:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; the live version stays then."""
         job = self.job(plan.run_id)
-        await asyncio.to_thread(self._write, job, plan)
+        await asyncio.to_thread(self._make_room)
+        await self.log.rated([each.rating for each in plan.chosen], partial(_write, job, plan))
+        await asyncio.to_thread(self._take_over, job)
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         Phases(job.phases).begin("loading")
         await self._run_step("train", job)
@@ -372,32 +403,42 @@ class Cycle:
         await asyncio.to_thread(self.registry.record, number, "candidate", why, awaits="judgement")
         return Ended("candidate", why, number)
 
-    async def _rated(self) -> list[RatedCompletion]:
-        return await self.log.rated(
+    async def _ratings(self) -> list[Rating]:
+        return await self.log.ratings(
             self.train.rater_weights,
             next_turns=self.train.next_turn,
             scrub=self.scrub,
             teachers=self.teachers,
         )
 
+    async def _rated(self, ratings: Sequence[Rating]) -> Rated:
+        usable = [each for each in ratings if not each.fault]
+        latest = (each for each in reversed(usable) if each.reward * each.effective.weight != 0)
+        replies = await self.log.rated(latest, rated_replies)
+        return Rated(tuple(each.completion_id for each in usable), tuple(reversed(replies)))
+
     async def judge_again(self, version: AdapterVersion, report: Report) -> Ended:
         """Judge a candidate whose judgement was interrupted. Raises what ``run`` raises."""
         job = self.job(version.manifest.run_id)
-        rated = await self._rated()
-        plan = await asyncio.to_thread(self._plan_of, job, version, rated)
+        ratings = await self._ratings()
+        rated = await self._rated(ratings)
+        plan = await asyncio.to_thread(self._plan_of, job, version, ratings, rated)
         Phases(job.phases).clear()
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         return await self._decide(job, plan, version, report)
 
-    def _plan_of(self, job: JobDirectory, version: AdapterVersion, rated: Sequence[RatedCompletion]) -> Plan:
+    def _plan_of(
+        self, job: JobDirectory, version: AdapterVersion, ratings: Sequence[Rating], rated: Rated
+    ) -> Plan:
         """Return the plan of a run that ended before its verdict. Raises JobError, AdapterError."""
         spec, live = job.spec(), self.registry.live()
         before = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
         if before != self._adapter(live):
             raise IllegalTransition(f"{version_label(live)} went live meanwhile; train again")
-        usable = tuple(each for each in rated if not each.fault)
-        samples, episodes = tuple(job.samples()), tuple(job.episodes())
-        return Plan(spec.run_id, version.manifest.parent, live, samples, spec, usable, episodes)
+        names = {sample.completion_id for sample in job.samples() if sample.held_out}
+        held_out = tuple(each for each in ratings if each.answer in names and not each.fault)
+        parent, episodes = version.manifest.parent, tuple(job.episodes())
+        return Plan(spec.run_id, parent, live, spec, rated, held_out=held_out, episodes=episodes)
 
     async def _decide(self, job: JobDirectory, plan: Plan, version: AdapterVersion, report: Report) -> Ended:
         """Judge a candidate; if it passes, make it live."""
@@ -488,12 +529,10 @@ class Cycle:
             chosen = chosen.model_copy(update={"rank": limit})
         return chosen, notes
 
-    def _write(self, job: JobDirectory, plan: Plan) -> None:
+    def _make_room(self) -> None:
         self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in sorted(self.jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
             shutil.rmtree(old, ignore_errors=True)
-        job.write_job(plan.spec, list(plan.samples), plan.episodes)
-        self._take_over(job)
 
     def _take_over(self, job: JobDirectory) -> None:
         """Continue from the checkpoint of an earlier run with the same inputs."""
@@ -512,18 +551,19 @@ class Cycle:
             base_digest=plan.spec.base_digest,
             parent=plan.parent,
             run_id=plan.run_id,
-            feedback_ids=_said(sample for sample in plan.training if not sample.replayed),
+            feedback_ids=_said(each.rating for each in plan.training if not each.replayed),
             objective=plan.spec.objective,
             hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
             metrics=_figures(result) | {"notes": list(plan.spec.notes)},
-            held_out=_said(sample for sample in plan.samples if sample.held_out),
+            held_out=_said(plan.held_out),
             unlearnt=result.unlearnt,
         )
 
     async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion, phases: Phases) -> Verdict:
         recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.scrub)
-        held_out, rated = ([each.completion for each in rated] for rated in (plan.held_out, plan.rated))
-        prompts = sampling.prompts(held_out, recent, rated)
+        held_out = await self.log.rated(plan.held_out[:HELD_OUT_READ], list)
+        learnt = await self.log.in_contexts_of([each.id for each in recent], plan.rated.completion_ids)
+        prompts = sampling.prompts([each.completion for each in held_out], recent, learnt)
         phases.begin("staging")
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)
@@ -547,7 +587,7 @@ class Cycle:
         await self._run_step("evaluate", job)
         phases.begin("judging")
         agent = await self._attempts(plan, version.number)
-        found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated), agent)
+        found = evidence(job.evaluation(), rollouts, known, plan.rated.replies, agent)
         return await asyncio.to_thread(self.gate, found)
 
     async def _attempts(self, plan: Plan, candidate: int) -> tuple[Attempted, ...] | None:
@@ -558,9 +598,15 @@ class Cycle:
         return attempts(found, candidate, plan.incumbent)
 
 
-def _said(samples: Iterable[Sample]) -> list[str]:
-    """Return the IDs of the feedback in samples, each once."""
-    return list(dict.fromkeys(name for sample in samples for name in sample.feedback_ids))
+def _write(job: JobDirectory, plan: Plan, rated: Iterator[RatedCompletion]) -> None:
+    """Write a job. Raises OSError."""
+    chosen = {each.rating.answer: each for each in plan.chosen}
+    job.write_job(plan.spec, (export.sample(each, chosen[each.answer]) for each in rated), plan.episodes)
+
+
+def _said(ratings: Iterable[Rating]) -> list[str]:
+    """Return the IDs of the feedback, each once."""
+    return list(dict.fromkeys(name for each in ratings for name in each.feedback_ids))
 
 
 def _outcome(result: TrainResult) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from burnish.adapters.gate import Evidence, Known, SampledReply
 from burnish.adapters.gate.evidence import Attempted
-from burnish.adapters.rewards import RatedReply, last_question, text_of
+from burnish.adapters.rewards import MOST_RATED, RatedReply, last_question, text_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, Rollout
 
@@ -52,9 +53,9 @@ def evidence(
     )
 
 
-def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
-    """Return the rated text replies. Tool calls are left out: the preference model judges words and form."""
-    return [
+def rated_replies(rated: Iterable[RatedCompletion], count: int = MOST_RATED) -> list[RatedReply]:
+    """Return the first rated text replies. Tool calls are left out: the preference model judges words and form."""
+    replies = (
         RatedReply(
             conversation_id=each.completion.conversation_id,
             prompt=last_question(each.completion.messages),
@@ -65,4 +66,5 @@ def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
         )
         for each in rated
         if not (reply := each.completion.reply or {}).get("tool_calls")
-    ]
+    )
+    return [*islice(replies, count)]

@@ -1,4 +1,4 @@
-"""From ratings to samples: the ready ones, those held out, those replayed. Pure functions."""
+"""Which ratings a run uses: the ready ones, those held out, those replayed; and samples of them. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.adapters.rewards import believed_preference_model
-from burnish.proxy.learner.evidence import rated_replies
+from burnish.proxy.log import Rating
 from burnish.proxy.log.usability import FAULTS
-from burnish.proxy.records import Completion, RatedCompletion
+from burnish.proxy.records import RatedCompletion, Served
 from burnish.training.job import Objective, Sample
 from burnish.training.presets import teaches
 
@@ -35,60 +34,89 @@ class Policies:
     versions: Collection[int] = ()
     """Versions whose weights exist."""
 
-    def behind(self, completion: Completion) -> int | None:
+    def of(self, rating: Rating) -> int | None:
+        return self.behind(rating.served, instructed=rating.instructed)
+
+    def behind(self, served: Served, *, instructed: bool) -> int | None:
         """Return the version that gave an answer (0: the base model), or None for any other model."""
-        version = completion.served.adapter_version
-        if completion.instructions is not None:
+        version = served.adapter_version
+        if instructed:
             return None  # training sees another prompt
-        if completion.served.imported_from is not None:
+        if served.imported_from is not None:
             return None  # the numbers of another registry
         known = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
-        if completion.served.base_digest not in known:
+        if served.base_digest not in known:
             return None
         return version if version == BASE_VERSION or version in self.versions else None
 
 
-def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
+def left_out(ratings: Sequence[Rating], learnt: Collection[str]) -> dict[str, int]:
     """Count the rated answers that can't be learnt from and never were, by reason."""
-    return dict(Counter(FAULTS[each.fault] for each in rated if each.fault and each.rating_id not in learnt))
+    return dict(
+        Counter(FAULTS[each.fault] for each in ratings if each.fault and each.rating_id not in learnt)
+    )
 
 
-def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:
-    """Turn the ready ones of all effective ratings into samples, some of them held out.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A rating that a run uses. Its texts are read when the job is written."""
+
+    rating: Rating
+    behaviour_version: int | None
+    """As of Sample."""
+    held_out: bool
+    replayed: bool = False
+
+    @property
+    def reward(self) -> float:
+        return self.rating.reward
+
+    @property
+    def comment(self) -> str | None:
+        return self.rating.comment
+
+    @property
+    def correction(self) -> str | None:
+        return self.rating.correction
+
+    @property
+    def worse(self) -> Sequence[str]:
+        return self.rating.worse
+
+
+def chosen(
+    ratings: Sequence[Rating], learnt: Collection[str], policies: Policies, *, learnable: bool
+) -> list[Chosen]:
+    """Choose the ready ones of all effective ratings, some of them held out; ``learnable``: as of ``hold_out``.
 
     ``learnt``: the feedback IDs that the live version has learnt. Their conversations are no longer held out.
     """
-    usable = [each for each in rated if not each.fault]
-    chosen = [each for each in usable if each.rating_id not in learnt]
-    seen = {each.completion.conversation_id for each in rated if each.rating_id in learnt}
-    preference_model = believed_preference_model(rated_replies(usable))
-    held_out = hold_out(
-        [each for each in chosen if each.completion.conversation_id not in seen],
-        learnable=preference_model is not None,
-    )
-    return [_sample(each, policies, held_out=each.completion.conversation_id in held_out) for each in chosen]
+    ready = [each for each in ratings if not each.fault and each.rating_id not in learnt]
+    seen = {each.conversation_id for each in ratings if each.rating_id in learnt}
+    held_out = hold_out([each for each in ready if each.conversation_id not in seen], learnable=learnable)
+    return [Chosen(each, policies.of(each), held_out=each.conversation_id in held_out) for each in ready]
 
 
 def replayed(
-    rated: Sequence[RatedCompletion],
+    ratings: Sequence[Rating],
     learnt: Collection[str],
     policies: Policies,
     objective: Objective,
     count: int,
-) -> list[Sample]:
-    """Choose up to ``count`` samples to train on again: the latest learnt ones that the objective can use.
+) -> list[Chosen]:
+    """Choose up to ``count`` ratings to train on again: the latest learnt ones that the objective can use.
 
     Good and bad ones alternate while there are both.
     """
-    old = [each for each in rated if each.rating_id in learnt and not each.fault]
-    latest = sorted(old, key=lambda each: each.completion.id, reverse=True)
-    again = [_sample(each, policies, held_out=False, replayed=True) for each in latest]
-    useful = [sample for sample in again if teaches(sample, objective)]
-    kinds = [[sample for sample in useful if (sample.reward > 0) is good] for good in (True, False)]
-    return [sample for turn in zip_longest(*kinds) for sample in turn if sample][:count]
+    old = (each for each in ratings if each.rating_id in learnt and not each.fault)
+    latest = sorted(old, key=lambda each: each.completion_id, reverse=True)
+    again = (Chosen(each, policies.of(each), held_out=False, replayed=True) for each in latest)
+    useful = [each for each in again if teaches(each, objective)]
+    kinds = [[each for each in useful if (each.reward > 0) is good] for good in (True, False)]
+    return [each for turn in zip_longest(*kinds) for each in turn if each][:count]
 
 
-def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> frozenset[str]:
+def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset[str]:
     """Choose conversations to hold out whole, about a quarter of those of each class.
 
     The order is a hash of the ID, so the next run chooses the same ones as far as the counts allow. At least half of
@@ -98,9 +126,9 @@ def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> fr
     each class is held out, and a class that is too rare is spared while the other one still supplies prompts.
     """
     classes: dict[str, set[str]] = {}
-    for each in rated:
+    for each in ratings:
         if each.reward:
-            kinds = classes.setdefault(each.completion.conversation_id, set())
+            kinds = classes.setdefault(each.conversation_id, set())
             kinds.add(GOOD if each.reward > 0 else BAD)
     totals = {kind: sum(kind in kinds for kinds in classes.values()) for kind in (GOOD, BAD)}
     share = HELD_OUT_SHARE if learnable else MAX_HELD_OUT_SHARE
@@ -125,7 +153,7 @@ def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> fr
     return frozenset(chosen)
 
 
-def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, replayed: bool = False) -> Sample:
+def sample(rated: RatedCompletion, chosen: Chosen) -> Sample:
     completion = rated.completion
     assert completion.reply is not None  # otherwise it has a fault
     return Sample(
@@ -141,7 +169,7 @@ def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, repla
         comment=rated.comment,
         correction=rated.correction,
         worse=rated.worse,
-        behaviour_version=policies.behind(completion),
-        held_out=held_out,
-        replayed=replayed,
+        behaviour_version=chosen.behaviour_version,
+        held_out=chosen.held_out,
+        replayed=chosen.replayed,
     )

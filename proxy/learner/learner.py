@@ -234,17 +234,17 @@ class Learner:
         """Return what ``train_now`` would do, and the reason; changes nothing."""
         _, decision = await self._requested(wanted)
         plan = await self._cycle.plan("run_", wanted)
-        new = [sample for sample in plan.training if not sample.replayed]
+        new = [each for each in plan.training if not each.replayed]
         return {
             "would_train": decision.start,
             "why": decision.reason,
             "by_itself": decide(self._state(), self._train, _now()).reason,
             "ready": self._counting.ready()._asdict(),
             "trains_on": {
-                "good": sum(sample.reward > 0 for sample in new),
-                "bad": sum(sample.reward < 0 for sample in new),
+                "good": sum(each.reward > 0 for each in new),
+                "bad": sum(each.reward < 0 for each in new),
             },
-            "comments": sum(sample.comment is not None and sample.reward <= 0 for sample in new),
+            "comments": sum(each.comment is not None and each.reward <= 0 for each in new),
             "replayed": len(plan.training) - len(new),
             "left_out": plan.spec.left_out,
             "held_out": len(plan.held_out),

@@ -86,7 +86,9 @@ def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Count
                 tools=tuple(completion.params.get("tools") or ()),
                 reply=completion.reply,
                 finished=completion.ended.finish_reason != "length",
-                behaviour_version=policies.behind(completion),
+                behaviour_version=policies.behind(
+                    completion.served, instructed=completion.instructions is not None
+                ),
                 reward=carried,
                 prompt_ids=captured.prompt if captured else (),
                 reply_ids=captured.reply if captured else (),

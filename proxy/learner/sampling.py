@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import cycle, takewhile
@@ -81,20 +81,19 @@ def is_ours(prompt_id: str) -> bool:
 
 
 def prompts(
-    held_out: Iterable[Completion], recent: Iterable[Completion], rated: Iterable[Completion]
+    held_out: Iterable[Completion], recent: Iterable[Completion], learnt: Collection[str]
 ) -> list[Prompt]:
     """Return ``MAX_PROMPTS`` distinct prompts that were not learnt from, at most ``MAX_WITH_TOOLS`` of them with tools.
 
     First come those of held-out ratings, then the latest, then ordinary questions with the user's parameters. An
-    ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from. ``rated``
-    holds everything that a version may have learnt from, held-out ratings included.
+    ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from. ``learnt``:
+    those of the latest whose context a version may have learnt from; held-out ones are among them.
     """
-    learnt = {_key(each.messages) for each in rated}
     first, latest = (
         [Prompt(each.id, each.messages, bounded(each.params), each.id) for each in some if each.messages]
         for some in (held_out, recent)
     )
-    new = [each for each in latest if _key(each.messages) not in learnt]
+    new = [each for each in latest if each.id not in learnt]
     with_tools = [each for each in latest if each.tools]
     found: dict[bytes, Prompt] = {}
     room = {True: MAX_WITH_TOOLS, False: MAX_PROMPTS}

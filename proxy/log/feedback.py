@@ -15,7 +15,7 @@ from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.ratings import Effective, Place, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
-from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft
+from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft, Served
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
 """Targets that name another completion when they are resolved again later."""
@@ -101,7 +101,8 @@ def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, 
     others = {*covered(feedback, places)} - {feedback.draft.completion_id}
     found = facts_of(connection, others).values() if others else ()
     return tuple(
-        Beside(facts.fault or withheld(facts.credential, scrub=True), facts.upstream_table) for facts in found
+        Beside(facts.fault or withheld(facts.credential, scrub=True), facts.served.upstream_table)
+        for facts in found
     )
 
 
@@ -113,25 +114,27 @@ class Facts(NamedTuple):
     fault: Fault | None
     credential: bool
     """Whether the exchange holds a key or a token."""
-    upstream_table: str | None
-    """As of ``Served``."""
+    served: Served
+    instructed: bool
+    """Whether burnish added instructions to the prompt."""
 
 
 def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
     """Return the facts of those completions that are in the log."""
     rows = connection.execute(
-        """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
-            holds_credential, upstream_table
-        FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
+        f"""SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
+            holds_credential, instructions IS NOT NULL, {", ".join(Served._fields)}
+        FROM completion WHERE id IN (SELECT value FROM json_each(?))""",  # noqa: S608 – names of our own
         (as_json(completion_ids),),
     ).fetchall()
     reader, found = Reader(connection), {}
     for (
-        name, conversation, outcome, status, surface, node, replied, settings, definitions, holds, table
+        name, conversation, outcome, status, surface, node, replied, settings, definitions, holds, instructed,
+        *served
     ) in rows:  # fmt: skip
         params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
         fault = fault_of(outcome, status, has_text=bool(replied and node), params=params)
-        found[name] = Facts(conversation, node, fault, bool(holds), table)
+        found[name] = Facts(conversation, node, fault, bool(holds), Served._make(served), bool(instructed))
     return found
 
 

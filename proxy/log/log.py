@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial, wraps
 from pathlib import Path
@@ -19,6 +19,7 @@ from burnish.proxy.log import (
     files,
     listings,
     queries,
+    rated,
     retention,
     search,
     signals,
@@ -35,6 +36,7 @@ from burnish.proxy.log import tokens as token_table
 from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
+from burnish.proxy.log.rated import Rating
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
@@ -42,7 +44,7 @@ from burnish.proxy.log.tally import RatingCounts, RatingTally
 from burnish.proxy.log.totals import Totals
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
-from burnish.proxy.records import Completion, Passthrough
+from burnish.proxy.records import Completion, Passthrough, RatedCompletion
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -159,7 +161,7 @@ class Log:
     passthroughs = _reads(queries.passthroughs)
     personal_records = _reads(queries.personal_records)
     worse = _reads(queries.worse, "lookups")
-    next_turn = _reads(queries.next_turn, "lookups")
+    next_turn = _reads(rated.next_turn, "lookups")
     regenerations = _reads(queries.regenerations)
     recent_prompts = _reads(store.recent_prompts, "learning")
     _resolve = _reads(queries.resolve, "lookups")
@@ -175,7 +177,9 @@ class Log:
     feedback = _reads(feedback_table.one, "lookups")
     feedbacks = _reads(feedback_table.latest)
     judged_feedbacks = _reads(listings.feedbacks)
-    rated = _reads(queries.rated, "learning")
+    ratings = _reads(rated.ratings, "learning")
+    all_have_system_messages = _reads(rated.all_have_system_messages, "learning")
+    in_contexts_of = _reads(rated.in_contexts_of, "learning")
 
     async def counts(self) -> dict[str, int]:
         """Count completions, conversations, passthroughs, feedback and ratings; see ``Totals.counts``."""
@@ -208,6 +212,12 @@ class Log:
         if completion_id is not None:
             return await self.completion(completion_id)
         return await self._resolve(**target)
+
+    async def rated(
+        self, chosen: Iterable[Rating], use: Callable[[Iterator[RatedCompletion]], Result]
+    ) -> Result:
+        """Give rated answers with their texts to ``use``, on the thread that reads; see ``rated.rated``."""
+        return await self._read(lambda db: rated.rated(db, chosen, use), "learning")
 
     async def rating_counts(self, tally: RatingTally, learnt: Collection[str], since: str) -> RatingCounts:
         """Bring a tally up to date and return its counts; see ``RatingTally.counts``.

@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
-from burnish.proxy.log.ratings import Effective, effective
+from burnish.proxy.log.ratings import effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, NODE, SENT, Reader, row_of, select
-from burnish.proxy.log.usability import taught, untaught, vain, withheld
 from burnish.proxy.records import (
     Completion,
     Feedback,
     Heard,
     Passthrough,
-    RatedCompletion,
     Regeneration,
     Worse,
     answer_name,
-    answer_named,
 )
 
 MAX_SIDE_REQUESTS = 500
 """Side requests that are skipped to find the latest answer to the person."""
 ANSWERS_QUOTED = 5
 """Latest answers that a side request may quote."""
-EQUAL: Mapping[str, float] = MappingProxyType({})
-"""Every rater has the same weight."""
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
@@ -158,66 +152,6 @@ def rated_in_chat(
         return False
     given = "SELECT 1 FROM feedback WHERE completion_id = ? AND target = 'rl' AND rater = ?"
     return connection.execute(given, (answer, caller)).fetchone() is not None
-
-
-def rated(
-    connection: sqlite3.Connection,
-    rater_weights: Mapping[str, float] = EQUAL,
-    *,
-    next_turns: bool = False,
-    scrub: bool = True,
-    teachers: Collection[str] = (),
-) -> list[RatedCompletion]:
-    """Return all completions with an effective rating, earliest first, with context, parameters and reply.
-
-    Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
-    the next message of the user is the comment on a bad answer without one. ``scrub``: an exchange with a key or a
-    token has a fault. ``teachers``: the further upstreams of which an answer has none. Reads every rated conversation.
-    """
-    ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
-    reader = Reader(connection)
-    found: list[RatedCompletion] = []
-    for name, rating in sorted(ratings.items()):
-        completion_id, choice = answer_named(name)
-        comment = rating.comment
-        if next_turns and (rating.reward or 0.0) < 0 and not comment and not choice:
-            comment = next_turn(connection, completion_id)
-        row, heard = row_of(connection, completion_id), replace(rating, comment=comment)
-        found.append(rated_completion(reader, row, choice, heard, scrub=scrub, teachers=teachers))
-    return found
-
-
-def rated_completion(
-    reader: Reader, row: Any, choice: int, rating: Effective, *, scrub: bool, teachers: Collection[str]
-) -> RatedCompletion:
-    """Return a completion, by its row, with what counts of its feedback."""
-    record = reader.completion(row, rating.reward, full=True).with_choice(choice)
-    others = (reader.worse(row[NODE], each) for each in rating.preferred_over)
-    worse = taught(others, scrub=scrub, teachers=teachers)
-    return RatedCompletion(
-        completion=record,
-        reward=rating.reward or 0.0,
-        weight=rating.weight,
-        feedback_ids=rating.feedback_ids,
-        comment=rating.comment,
-        correction=rating.correction,
-        worse=worse,
-        fault=record.fault
-        or untaught(record.served.upstream_table, teachers)
-        or vain(rating, paired=bool(rating.correction or worse))
-        or withheld(record.ended.holds_credential, rating.comment, rating.correction, scrub=scrub),
-        choice=choice,
-    )
-
-
-def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
-    """Return the next message of the user after a reply; None if the conversation didn't continue from it."""
-    reader = Reader(connection)
-    for row in select(connection, "WHERE continues = ? AND begins_turn ORDER BY n", (completion_id,)):
-        later = reader.completion(row, full=True)
-        if later.prompt and not is_side_request(later):
-            return later.prompt
-    return None
 
 
 def worse(connection: sqlite3.Connection, better: str, other: str) -> Worse | None:

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.changes import Change, Changes
-from burnish.proxy.log.queries import next_turn
-from burnish.proxy.log.ratings import Effective, effective, for_training
-from burnish.proxy.log.store import Reader
-from burnish.proxy.log.usability import taught, untaught, vain, withheld
-from burnish.proxy.records import Fault, answer_named
+from burnish.proxy.log.rated import Rating, weighed
+from burnish.proxy.log.ratings import effective, for_training
+from burnish.proxy.records import Fault
 
 
 class ReadyCounts(NamedTuple):
@@ -110,41 +108,12 @@ class RatingTally:
         used = for_training(change.feedback, self._rater_weights, change.habits)
         ratings = effective(used, feedback.places_of(connection, change.conversations, used))
         by_conversation: dict[str, list[RatingSummary]] = defaultdict(list)
-        for conversation, summary in self._summarised(connection, ratings):
-            by_conversation[conversation].append(summary)
+        for each in weighed(
+            connection, ratings, next_turns=self._next_turns, scrub=self._scrub, teachers=self._teachers
+        ):
+            by_conversation[each.conversation_id].append(summarised(each))
         for name in change.conversations:
             self._replace(name, by_conversation.get(name, ()))
-
-    def _summarised(
-        self, connection: sqlite3.Connection, ratings: Mapping[str, Effective]
-    ) -> Iterable[tuple[str, RatingSummary]]:
-        facts = feedback.facts_of(connection, {answer_named(name)[0] for name in ratings})
-        reader = Reader(connection)
-        for answer, rating in ratings.items():
-            name, choice = answer_named(answer)
-            if name not in facts:
-                continue
-            conversation, node, fault, credential, table = facts[name]
-            reward = rating.reward or 0.0
-            comment = rating.comment
-            if self._next_turns and reward < 0 and not comment and not choice:
-                comment = next_turn(connection, name)
-            others = (reader.worse(node, each) for each in rating.preferred_over)
-            worse = taught(others, scrub=self._scrub, teachers=self._teachers)
-            paired = bool(rating.correction or worse)
-            yield (
-                conversation,
-                RatingSummary(
-                    feedback_ids=rating.feedback_ids,
-                    sign=(reward > 0) - (reward < 0),
-                    commented=comment is not None,
-                    paired=paired,
-                    fault=fault
-                    or untaught(table, self._teachers)
-                    or vain(rating, paired=paired)
-                    or withheld(credential, comment, rating.correction, scrub=self._scrub),
-                ),
-            )
 
     def _replace(self, name: str, summaries: Sequence[RatingSummary]) -> None:
         """Replace what a conversation adds to the counts."""
@@ -163,6 +132,16 @@ class RatingTally:
         }
         for counts in self._counted.values():
             self._total = _combined(add, self._total, counts)
+
+
+def summarised(rating: Rating) -> RatingSummary:
+    return RatingSummary(
+        feedback_ids=rating.feedback_ids,
+        sign=(rating.reward > 0) - (rating.reward < 0),
+        commented=rating.comment is not None,
+        paired=bool(rating.correction or rating.worse),
+        fault=rating.fault,
+    )
 
 
 NO_RATINGS = RatingCounts(ReadyCounts(), ReadyCounts(), {})

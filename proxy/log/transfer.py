@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log import duels, feedback, queries
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.intake import Intake
-from burnish.proxy.log.ratings import Effective
+from burnish.proxy.log.rated import Rating, weighed, with_texts
 from burnish.proxy.log.store import NODE, Reader, row_of, select
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.log.usability import Rules, usability
@@ -31,7 +31,6 @@ from burnish.proxy.records import (
     InstructionRow,
     Passthrough,
     RatedCompletion,
-    answer_named,
 )
 
 Record = Completion | Feedback | Passthrough | Duel | InstructionRow
@@ -230,17 +229,18 @@ def rated_answers(
     names = [name for (name,) in rows[:limit]]
     reader = Reader(connection)
     found = []
-    for answer, rating in sorted(feedback.effective_ratings(connection, names).items()):
-        completion_id, choice = answer_named(answer)
-        row = row_of(connection, completion_id)
-        each = _rated(reader, row, choice, rating, rules)
-        opposed = _opposed(connection, reader, row, rules) if each.reward > 0 else ()
-        found.append(RatedAnswer(each, opposed))
+    for rating in _ratings(connection, names, rules):
+        row = row_of(connection, rating.completion_id)
+        opposed = _opposed(connection, reader, row, rules) if rating.reward > 0 else ()
+        found.append(RatedAnswer(with_texts(reader, row, rating), opposed))
     return found, names[-1] if len(rows) > limit else None
 
 
-def _rated(reader: Reader, row: Any, choice: int, rating: Effective, rules: Rules) -> RatedCompletion:
-    return queries.rated_completion(reader, row, choice, rating, scrub=rules.scrub, teachers=rules.teachers)
+def _ratings(
+    connection: sqlite3.Connection, conversations: Collection[str], rules: Rules
+) -> Iterator[Rating]:
+    effective = feedback.effective_ratings(connection, conversations)
+    return weighed(connection, effective, next_turns=False, scrub=rules.scrub, teachers=rules.teachers)
 
 
 def _opposed(
@@ -250,7 +250,10 @@ def _opposed(
     rows = select(connection, "WHERE node = ? AND id != ? AND reply IS NOT NULL", (row[NODE], row[0]))
     if not rows:
         return ()
-    ratings = feedback.effective_ratings(connection, {each[1] for each in rows})
-    bad = (each for each in rows if (rating := ratings.get(each[0])) and (rating.reward or 0.0) < 0)
-    found = (_rated(reader, each, 0, ratings[each[0]], rules) for each in bad)
-    return tuple(each.completion.reply for each in found if each.completion.reply and not each.fault)
+    others = {row[0]: row for row in rows}
+    return tuple(
+        reply
+        for each in _ratings(connection, {row[1] for row in rows}, rules)
+        if each.reward < 0 and not each.fault and each.answer in others
+        if (reply := reader.completion(others[each.answer], full=False).reply)
+    )

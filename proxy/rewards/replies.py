@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from burnish.adapters.rewards import MOST_RATED
+from burnish.proxy.log import Rating
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.messages import text_of
 from burnish.proxy.people import words
 from burnish.proxy.records import RatedCompletion
 from burnish.proxy.relay.scoring import reply_text
-from burnish.training.reward_job import Rated
+from burnish.training.reward_job import OLDER, Rated
 
 
 def question(messages: Sequence[dict[str, Any]]) -> str:
@@ -24,14 +26,32 @@ def asking(prompt: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": prompt}]
 
 
-def lines(rated: Sequence[RatedCompletion]) -> tuple[list[Rated], dict[str, int]]:
-    """Return what was said as lines of a job, and how many answers can't be learnt from, by reason."""
-    left_out = Counter(FAULTS[each.fault] for each in rated if each.fault)
+def latest(ratings: Sequence[Rating]) -> tuple[list[Rating], dict[str, int]]:
+    """Return the latest ratings, as many as a model learns from, and how many others there are, by reason.
+
+    ``ratings``: the earliest answer comes first, as in the result.
+    """
+    left_out = Counter(FAULTS[each.fault] for each in ratings if each.fault)
+    chosen: list[Rating] = []
+    known = 0
+    for each in reversed(ratings):
+        if each.fault:
+            continue
+        others = len(each.worse) + bool(each.correction)
+        if known < MOST_RATED:
+            chosen.append(each)
+            known += others + bool(each.reward or others)
+        else:
+            left_out[OLDER] += others + 1
+    return chosen[::-1], dict(left_out)
+
+
+def lines(rated: Iterable[RatedCompletion]) -> list[Rated]:
+    """Return what was said as lines of a job."""
     found: list[Rated] = []
     for each in rated:
-        if not each.fault:
-            _add(found, each)
-    return found, dict(left_out)
+        _add(found, each)
+    return found
 
 
 def _add(found: list[Rated], rated: RatedCompletion) -> None:

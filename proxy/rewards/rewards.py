@@ -18,12 +18,11 @@ from burnish.adapters.rewards import Candidate, Ensemble
 from burnish.proxy.errors import Conflict, Unavailable
 from burnish.proxy.ids import reward_model_id
 from burnish.proxy.learner.trainer import run_step
-from burnish.proxy.log import Log
-from burnish.proxy.records import RatedCompletion
+from burnish.proxy.log import Log, Rating
 from burnish.proxy.relay.scoring import Scored, Written
 from burnish.proxy.rewards.following import Active, Follower
 from burnish.proxy.rewards.foreign import ForeignModel
-from burnish.proxy.rewards.replies import asking, lines, question
+from burnish.proxy.rewards.replies import asking, latest, lines, question
 from burnish.proxy.rewards.shelf import PREFIX, Kept, Shelf
 from burnish.proxy.rewards.shown import TRAIN, UNKNOWN, doubt, model_json, why_off
 from burnish.training.errors import TrainingError
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 class Source:
     """What a reward model is learnt from."""
 
-    rated: Callable[[], Awaitable[list[RatedCompletion]]]
+    ratings: Callable[[], Awaitable[list[Rating]]]
     job: RewardJob
 
 
@@ -48,6 +47,7 @@ class Rewards:
         self, log: Log, data_dir: Path, on_rewarded: Callable[[Collection[str]], None], foreign: str | None
     ) -> None:
         """``foreign``: the name of a model of somebody else's, which scores instead of one that burnish learns."""
+        self._log = log
         self._shelf = Shelf(data_dir / "rewards")
         self._jobs = data_dir / "jobs"
         self._follower = Follower(log, self._active, on_rewarded)
@@ -111,7 +111,7 @@ class Rewards:
     # -- learning ------------------------------------------------------------------------------------------------------
 
     async def learn(self) -> None:
-        """Begin to learn a model from all ratings. If it is believed, it is on when ``shown`` says that it is done."""
+        """Begin to learn a model from the ratings. If it is believed, it is on when ``shown`` says that it is done."""
         self._check_own()
         if self._learning:
             raise Conflict(
@@ -132,7 +132,8 @@ class Rewards:
     async def _learn(self, name: str, source: Source) -> None:
         path = self._jobs / name
         try:
-            given, left_out = lines(await source.rated())
+            chosen, left_out = latest(await source.ratings())
+            given = await self._log.rated(chosen, lines)
             job = source.job.model_copy(update={"left_out": left_out})
             await asyncio.to_thread(write_reward_job, path, job, given)
             await run_step("reward", JobDirectory(path))

@@ -12,6 +12,7 @@ import httpx
 import orjson
 
 from burnish.proxy.log import Log
+from tests.proxy.log.exchanges import all_rated
 from tests.support import wires
 from tests.support.inprocess import behind
 from tests.support.raw_server import dialled
@@ -93,6 +94,6 @@ async def learnable(folder: Path) -> set[str]:
     """Return the rated completions that can be learnt from, once burnish has stopped."""
     log = Log.open(folder / "data" / "burnish.db")
     try:
-        return {each.completion.id for each in await log.rated() if each.fault is None}
+        return {each.completion.id for each in await all_rated(log) if each.fault is None}
     finally:
         log.close()

@@ -23,7 +23,6 @@ from burnish.training.presets import (
     caution,
     choose,
     hyperparameters,
-    instructed,
     one_sided,
     rate_scale,
     reasons,
@@ -150,16 +149,6 @@ def test_only_ratings_of_one_kind_are_one_sided(
     samples: list[Sample], objective: Objective, so: bool
 ) -> None:
     assert one_sided(samples, objective) is so
-
-
-def test_prompts_are_instructed_when_each_begins_with_a_system_message() -> None:
-    one = sample(0, good=True)
-    developer = one.model_copy(
-        update={"messages": ({"role": "developer", "content": "Be kind"}, one.messages[1])}
-    )
-    plain = one.model_copy(update={"messages": one.messages[1:]})
-    assert instructed([one, developer])
-    assert not instructed([one, plain])
 
 
 # As published: the members of config.json that a size is read from.

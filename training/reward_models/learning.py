@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def learn_reward_model(path: Path) -> RewardManifest:
         chosen=form.name,
         made_at=time.time(),
         objective=form.objective,
-        learnt_from=ratings.learnt_from(job.left_out | unused),
+        learnt_from=ratings.learnt_from(dict(Counter(job.left_out) + Counter(unused))),
         tried=(*tried, *untried),
     )
 

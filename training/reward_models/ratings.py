@@ -15,7 +15,7 @@ from burnish.adapters.rewards.preference_model import MOST_RATED
 from burnish.adapters.rewards.ridge import splits
 from burnish.adapters.rewards.saved import LearntFrom
 from burnish.training.errors import NotTrainable
-from burnish.training.reward_job import Rated
+from burnish.training.reward_job import OLDER, Rated
 
 Places = NDArray[np.intp]
 REPEATS = 2
@@ -78,7 +78,7 @@ def usable(lines: Sequence[Rated]) -> tuple[Ratings, dict[str, int]]:
     kept = known[-MOST_RATED:]
     left_out = {
         "neither good nor bad": len(lines) - len(known),
-        f"older than the latest {MOST_RATED}": len(known) - len(kept),
+        OLDER: len(known) - len(kept),
     }
     replies = [_reply(each, reward) for each, reward in zip(lines, said, strict=True)]
     pairs = [(place, worse) for place, each in enumerate(lines) for worse in each.worse]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.proxy.cli.importing import read_files
 from burnish.proxy.datasets.records import read_record
-from burnish.proxy.learner.export import Policies, samples
+from burnish.proxy.learner import export
 from burnish.proxy.log import Log, RatingTally
 from burnish.proxy.log.usability import Rules
 from tests.proxy.datasets.exports import langfuse, lines
@@ -36,9 +36,11 @@ async def test_it_is_ready_for_training_and_off_policy(log: Log, tmp_path: Path)
     await imported(log, lines(tmp_path / "b", pair))
     counts = await log.rating_counts(tally, (), last)
     assert (counts.ready.new, counts.ready.pairs) == (2, 1)  # newer than the last run, whenever it was given
-    made = samples(await log.rated(), (), Policies("sha256:ours"))
+    chosen = export.chosen(await log.ratings(), (), export.Policies("sha256:ours"), learnable=False)
+    made = await log.rated([each.rating for each in chosen], list)
     told = {
-        each.messages[-1]["content"]: (each.behaviour_version, each.reward, len(each.worse)) for each in made
+        rated.completion.prompt: (each.behaviour_version, rated.reward, len(rated.worse))
+        for each, rated in zip(chosen, made, strict=True)
     }
     assert told == {"Coffee?": (0, 1.0, 0), "What is tea?": (None, 1.0, 0), "Tea?": (None, 0.0, 1)}
 

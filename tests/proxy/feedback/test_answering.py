@@ -17,7 +17,7 @@ from burnish.proxy.feedback.own_words import is_answer
 from burnish.proxy.log import Log
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.records import Feedback, FeedbackDraft
-from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, system, user
 from tests.support.inprocess import behind
 from tests.support.upstream import completion, reply
 
@@ -110,11 +110,11 @@ async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_an
     made = [capture(log, history[:1], CALL), capture(log, history, "Done.")]
     chat = Chat(log, [*history, assistant("Done.")])
     assert "“Done.”" in await chat.type("/rl good")
-    assert [each.completion.id for each in await log.rated()] == made
+    assert [each.completion.id for each in await all_rated(log)] == made
     await chat.type("/rl undo")
-    assert await log.rated() == []
+    assert await all_rated(log) == []
     await chat.type("/rl fix It is done.")
-    (rated,) = await log.rated()
+    (rated,) = await all_rated(log)
     assert (rated.completion.id, rated.correction) == (made[1], "It is done.")
 
 

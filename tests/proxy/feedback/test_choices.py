@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.proxy.learner.export import Policies, samples
+from burnish.proxy.learner import export
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import Added
-from tests.proxy.log.exchanges import assistant, capture, rate, user
+from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
 from tests.support.program import call
 from tests.support.upstream import reply, stream
@@ -109,10 +109,11 @@ async def test_a_choice_teaches_with_its_own_text(log: Log):
     for choice, reward in ((0, -1.0), (1, 1.0)):
         await rate(log, made, reward, choice=choice, comment=f"said of {choice}")
     await rate(log, alone)
-    rated = await log.rated()
+    rated, rating = await all_rated(log), {each.answer: each for each in await log.ratings()}
     taught = {
-        (each.completion_id, each.reply["content"], each.reward, each.finished, each.comment)
-        for each in samples(rated, (), Policies("sha256:1", (1,)))
+        (sample.completion_id, sample.reply["content"], sample.reward, sample.finished, sample.comment)
+        for each in rated
+        if (sample := export.sample(each, export.Chosen(rating[each.answer], None, held_out=False)))
     }
     assert taught == {
         (made, "Tom", -1.0, True, "said of 0"),
@@ -179,8 +180,8 @@ async def test_each_pair_teaches_until_an_answer_is_erased(log: Log):
     await rate(log, made, None, choice=1, preferred_over=made)
 
     async def taught() -> dict[str, set[str]]:
-        found = samples(await log.rated(), (), Policies("sha256:1", (1,)))
-        return {each.completion_id: {worse["content"] for worse in each.worse} for each in found}
+        found = [each for each in await all_rated(log) if not each.fault]
+        return {each.answer: {worse["content"] for worse in each.worse} for each in found}
 
     assert await taught() == {f"{made}/1": {"Tom", "Mia"}, f"{made}/2": {"Kitty"}}
     counted = await log.rating_counts(RatingTally({}, next_turns=False), (), "")

@@ -19,7 +19,7 @@ from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import Beside
 from burnish.training.lessons import DOUBTED
 from tests.proxy.feedback.test_routes import served
-from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, rate, user
+from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, rate, user
 from tests.support.chat_wire import whole
 from tests.support.inprocess import behind
 from tests.support.lora import register, write_adapter
@@ -261,12 +261,12 @@ async def test_what_runs_did_with_a_rating_is_told_where_it_is_shown(log: Log, t
 async def test_training_leaves_out_a_preference_over_an_answer_to_another_prompt(log: Log):
     better, other = capture(log, [user("Tea?")]), capture(log, [user("Coffee?")])
     await rate(log, better, None, preferred_over=other)
-    (rated,) = await log.rated()
+    (rated,) = await all_rated(log)
     assert rated.fault == "other_prompt"
     counts = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
     assert (counts.ready.pairs, counts.ready.neutral, counts.left_out) == (0, 0, {"other_prompt": 1})
     await rate(log, better, 1.0, preferred_over=other)
-    (rated,) = await log.rated()
+    (rated,) = await all_rated(log)
     assert rated.fault is None, "the rating teaches"
 
 

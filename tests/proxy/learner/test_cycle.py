@@ -23,7 +23,7 @@ from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.records import Run
 from tests.proxy.learner.conftest import Open, World
 from tests.proxy.learner.taught import RATED, conversation, every_second, rate_answers
-from tests.proxy.log.exchanges import capture, user
+from tests.proxy.log.exchanges import all_rated, capture, user
 from tests.support.patience import within
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ async def check_live(world: World, run: Run) -> None:
     assert world.registry.live() == run.version == 1
     assert world.swap.route.live
     assert world.swap.route.live.version == 1
-    rated = {each.feedback_ids[0] for each in await world.log.rated()}
+    rated = {each.feedback_ids[0] for each in await all_rated(world.log)}
     manifest = world.registry.get(1).manifest
     learnt = set(manifest.feedback_ids)
     assert learnt < rated, "some were held out"

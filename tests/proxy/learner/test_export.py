@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest
-from burnish.proxy.learner.export import Policies, hold_out, learnt_by, left_out, samples
+from burnish.proxy.learner.export import Chosen, Policies, chosen, hold_out, learnt_by, left_out, sample
+from burnish.proxy.log import Rating
+from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Fault, RatedCompletion
 from tests.support import records
@@ -28,17 +30,22 @@ PLAIN = changed(
 POLICIES = Policies("sha256:ours", (2,))
 
 
-def rated(conversation: str, reward: float, number: int = 0, **changes: Any) -> RatedCompletion:
-    completion = changed(PLAIN, id=f"cmpl_{conversation}_{number}", conversation_id=conversation, **changes)
-    return RatedCompletion(completion, reward, 1.0, (f"fb_{conversation}_{number}",), None, None)
+def rated(conversation: str, reward: float, number: int = 0, **changes: Any) -> Rating:
+    served = PLAIN.served._replace(**changes)
+    effective = Effective(reward, 1.0, (f"fb_{conversation}_{number}",), None, None, ())
+    return Rating(f"cmpl_{conversation}_{number}", conversation, served, False, effective, (), None)
 
 
-def many(good: int, bad: int) -> list[RatedCompletion]:
+def many(good: int, bad: int) -> list[Rating]:
     return [rated(f"g{i}", 1.0) for i in range(good)] + [rated(f"b{i}", -1.0) for i in range(bad)]
 
 
-def learnt_from(rated: list[RatedCompletion], learnt: Collection[str] = ()) -> list[str]:
-    return [sample.feedback_ids[0] for sample in samples(rated, learnt, POLICIES)]
+def ready(rated: list[Rating], learnt: Collection[str] = (), *, learnable: bool = False) -> list[Chosen]:
+    return chosen(rated, learnt, POLICIES, learnable=learnable)
+
+
+def learnt_from(rated: list[Rating], learnt: Collection[str] = ()) -> list[str]:
+    return [each.rating.rating_id for each in ready(rated, learnt)]
 
 
 def manifest(parent: int, *feedback_ids: str) -> Manifest:
@@ -68,16 +75,13 @@ def manifest(parent: int, *feedback_ids: str) -> Manifest:
 def test_how_many_conversations_are_held_out(
     good: int, bad: int, held_good: int, held_bad: int, learnable: bool
 ) -> None:
-    chosen = hold_out(many(good, bad), learnable=learnable)
-    assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
+    held = hold_out(many(good, bad), learnable=learnable)
+    assert (sum(c[0] == "g" for c in held), sum(c[0] == "b" for c in held)) == (held_good, held_bad)
 
 
-def test_brief_replies_that_please_are_not_held_out_while_they_are_rare() -> None:
-    brief, long = ({"role": "assistant", "content": "It is water. " * count} for count in (1, 20))
-    talk = [rated(f"g{i}", 1.0, reply=brief) for i in range(7)]
-    talk += [rated(f"b{i}", -1.0, reply=long) for i in range(25)]
-    held = [sample for sample in samples(talk, (), POLICIES) if sample.held_out]
-    assert {sample.reward for sample in held} == {-1.0}
+def test_a_rare_class_is_not_held_out_where_new_replies_can_be_judged() -> None:
+    held = [each for each in ready(many(7, 25), learnable=True) if each.held_out]
+    assert {each.reward for each in held} == {-1.0}
 
 
 rating_lists = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 0.5, 0.0, -1.0])), max_size=60)
@@ -88,16 +92,16 @@ def test_half_of_each_class_is_left_and_the_choice_depends_on_nothing_but_the_id
     pairs: list[tuple[int, float]], learnable: bool
 ) -> None:
     all_rated = [rated(f"c{c}", reward, i) for i, (c, reward) in enumerate(pairs)]
-    chosen = hold_out(all_rated, learnable=learnable)
-    assert chosen == hold_out(all_rated[::-1], learnable=learnable)
+    held = hold_out(all_rated, learnable=learnable)
+    assert held == hold_out(all_rated[::-1], learnable=learnable)
     for sign in (1, -1):
-        with_class = {each.completion.conversation_id for each in all_rated if each.reward * sign > 0}
-        assert len(chosen & with_class) <= len(with_class) / 2
+        with_class = {each.conversation_id for each in all_rated if each.reward * sign > 0}
+        assert len(held & with_class) <= len(with_class) / 2
 
 
 @given(first=st.integers(4, 40), more=st.integers(0, 40))
 def test_more_ratings_never_swap_one_old_conversation_for_another(first: int, more: int) -> None:
-    old = {each.completion.conversation_id for each in many(first, first)}
+    old = {each.conversation_id for each in many(first, first)}
     before, after = hold_out(many(first, first)), hold_out(many(first + more, first + more))
     for kind in "gb":
         held_then = {c for c in before if c[0] == kind}
@@ -107,9 +111,11 @@ def test_more_ratings_never_swap_one_old_conversation_for_another(first: int, mo
 
 def test_conversations_are_held_out_whole() -> None:
     talk = [rated(f"c{c}", 1.0 if turn % 2 else -1.0, turn) for c in range(12) for turn in range(4)]
-    found = samples(talk, (), POLICIES)
+    found = ready(talk)
     by_conversation = {
-        s.conversation_id: {t.held_out for t in found if t.conversation_id == s.conversation_id}
+        s.rating.conversation_id: {
+            t.held_out for t in found if t.rating.conversation_id == s.rating.conversation_id
+        }
         for s in found
     }
     assert all(len(sides) == 1 for sides in by_conversation.values())
@@ -126,19 +132,14 @@ def test_answers_with_a_fault_are_not_learnt_from_and_counted(fault: Fault) -> N
 
 def test_a_sample_carries_what_the_trainer_needs() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    one = replace(
-        rated(
-            "c", -0.5, adapter_version=2, finish_reason="length", params={"tools": tools, "temperature": 1}
-        ),
-        comment="too long",
-        weight=2.0,
-    )
-    (sample,) = samples([one], (), POLICIES)
-    assert sample.messages == PLAIN.messages
-    assert (sample.reply, sample.tools) == (PLAIN.reply, tuple(tools))
-    assert (sample.reward, sample.weight, sample.comment) == (-0.5, 2.0, "too long")
-    assert (sample.finished, sample.behaviour_version, sample.held_out) == (False, 2, False)
-    assert sample.feedback_ids == one.feedback_ids
+    completion = changed(PLAIN, finish_reason="length", params={"tools": tools, "temperature": 1})
+    one = RatedCompletion(completion, -0.5, 2.0, ("fb_1",), "too long", None)
+    made = sample(one, Chosen(rated("c", -0.5), behaviour_version=2, held_out=False))
+    assert made.messages == PLAIN.messages
+    assert (made.reply, made.tools) == (PLAIN.reply, tuple(tools))
+    assert (made.reward, made.weight, made.comment) == (-0.5, 2.0, "too long")
+    assert (made.finished, made.behaviour_version, made.held_out) == (False, 2, False)
+    assert made.feedback_ids == one.feedback_ids
 
 
 @pytest.mark.parametrize(
@@ -150,14 +151,18 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
         (3, {}, None),
         (None, {}, None),
         *((version, {"imported_from": "burnish"}, None) for version in (0, 2)),
-        (2, {"instructions": "What the user asked for before:\n- too long"}, None),
     ],
 )
 def test_replies_of_other_models_bases_and_prompts_are_off_policy(
     version: int | None, changes: dict[str, str], behaviour: int | None
 ) -> None:
-    (sample,) = samples([rated("c", 1.0, adapter_version=version, **changes)], (), POLICIES)
-    assert (sample.behaviour_version, sample.messages) == (behaviour, PLAIN.messages)
+    (made,) = ready([rated("c", 1.0, adapter_version=version, **changes)])
+    assert made.behaviour_version == behaviour
+
+
+def test_an_answer_to_a_prompt_with_added_instructions_is_off_policy() -> None:
+    (made,) = ready([replace(rated("c", 1.0, adapter_version=2), instructed=True)])
+    assert made.behaviour_version is None
 
 
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:
@@ -169,15 +174,15 @@ def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None
 
 
 def test_a_changed_rating_is_ready_again_and_a_later_comment_is_not() -> None:
-    commented = replace(rated("c", 1.0), feedback_ids=("fb_c_0", "fb_comment"))
-    changed = replace(rated("c", -1.0), feedback_ids=("fb_c_1",))
+    first = rated("c", 1.0)
+    commented = replace(first, effective=replace(first.effective, feedback_ids=("fb_c_0", "fb_comment")))
     assert learnt_from([commented], {"fb_c_0"}) == []
-    assert learnt_from([changed], {"fb_c_0"}) == ["fb_c_1"]
+    assert learnt_from([rated("c", -1.0, 1)], {"fb_c_0"}) == ["fb_c_1"]
 
 
 def test_a_conversation_that_was_learnt_from_is_never_held_out() -> None:
     fresh = [rated(f"c{i}", sign, 1) for i in range(20) for sign in (1.0, -1.0)]
     learnt = [rated(f"c{i}", 1.0, 0) for i in range(20)]
-    assert any(sample.held_out for sample in samples(fresh, (), POLICIES))
-    ids = {each.feedback_ids[0] for each in learnt}
-    assert not any(sample.held_out for sample in samples(fresh + learnt, ids, POLICIES))
+    assert any(each.held_out for each in ready(fresh))
+    ids = {each.rating_id for each in learnt}
+    assert not any(each.held_out for each in ready(fresh + learnt, ids))

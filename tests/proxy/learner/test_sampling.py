@@ -322,7 +322,7 @@ def test_a_preference_model_is_not_learnt_from_rated_calls() -> None:
 
 def test_prompts_are_distinct_bounded_and_held_out_ones_come_first() -> None:
     again = question(1)._replace(id="cmpl_again")
-    chosen = prompts([question(1), again], [question(1), *(question(i) for i in range(3, 60))], [question(1)])
+    chosen = prompts([question(1), again], [question(1), *(question(i) for i in range(3, 60))], ["cmpl_01"])
     assert [prompt.id for prompt in chosen[:2]] == ["cmpl_01", "cmpl_03"]
     assert len(chosen) == MAX_PROMPTS
 
@@ -337,7 +337,7 @@ def test_a_quarter_of_the_prompts_may_come_with_tools() -> None:
 
 def test_prompts_with_tools_are_asked_though_they_were_learnt_from_the_others_first() -> None:
     rated = [question(i, tools=TOOLS) for i in range(20, 40)]
-    chosen = prompts([], [*rated, question(1, tools=TOOLS)], rated)
+    chosen = prompts([], [*rated, question(1, tools=TOOLS)], [each.id for each in rated])
     assert [prompt.id for prompt in chosen if prompt.tools] == [
         "cmpl_01",
         *(f"cmpl_{i}" for i in range(20, 20 + MAX_WITH_TOOLS - 1)),
@@ -351,8 +351,7 @@ def test_what_was_learnt_from_is_not_asked_ordinary_questions_are_as_the_user_as
     rated = [
         question(i, temperature=0.8)._replace(messages=(system, *question(i).messages)) for i in range(32)
     ]
-    again = rated[3]._replace(id="cmpl_again")  # the same question, answered anew, and not rated
-    chosen = prompts(rated[:5], [again, question(40), *rated], rated)
+    chosen = prompts(rated[:5], [question(40), *rated], [each.id for each in rated])
     assert [prompt.id for prompt in chosen[:6]] == [*(f"cmpl_0{i}" for i in range(5)), "cmpl_40"]
     ordinary = chosen[6:]
     assert len(chosen) == MAX_PROMPTS

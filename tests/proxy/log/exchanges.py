@@ -17,7 +17,7 @@ from burnish.proxy.ids import completion_id, passthrough_id
 from burnish.proxy.log import Log
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.log.writer import ignore
-from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Passthrough
+from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Passthrough, RatedCompletion
 from tests.support.patience import within
 from tests.support.records import PLAIN, changed
 
@@ -74,6 +74,11 @@ def capture(log: Log, messages: list[Message], reply: str | Message = "Hello!", 
 async def rate(log: Log, completion_id: str, reward: float | None = 1.0, **more: Any) -> Feedback:
     draft = FeedbackDraft(completion_id, "completion_id", reward=reward, **more)
     return (await log.add_feedback(draft))[0]
+
+
+async def all_rated(log: Log, *weights: dict[str, float], **more: Any) -> list[RatedCompletion]:
+    """Return all that is rated, as ``Log.ratings`` has it, with its texts."""
+    return await log.rated(await log.ratings(*weights, **more), list)
 
 
 def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:

@@ -10,15 +10,15 @@ from typing import Any
 from burnish.proxy.ids import feedback_id
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.usability import Rules
-from burnish.proxy.records import Feedback, FeedbackDraft
+from burnish.proxy.records import Feedback, FeedbackDraft, Source
 from tests.proxy.log.exchanges import Message, assistant, capture, pass_on, user
 
 RULES = Rules({}, "auto", scrub=True)
 EVENTS = tuple(
     event
     for event, times in {
-        **{"talk": 40, "rate": 40, "grade": 25, "compare": 15, "undo": 15, "prune": 1, "forget": 1},
-        **{"start_over": 1, "pass_through": 3, "bring_in": 5},
+        **{"talk": 40, "rate": 40, "grade": 25, "compare": 15, "undo": 15, "prune": 3, "forget": 3},
+        **{"start_over": 2, "pass_through": 3, "bring_in": 5},
     }.items()
     for _ in range(times)
 )
@@ -34,6 +34,7 @@ class Life:
         self.talks: list[tuple[list[Message], str]] = []
         """Histories that can go on, and the last completion of each."""
         self.feedback: list[str] = []
+        self.compared, self.judged = set[str](), set[str]()
 
     async def happen(self) -> None:
         await getattr(self, self.chance.choice(EVENTS))()
@@ -86,8 +87,10 @@ class Life:
         await self._add(reward=reward, scale="scalar", rater=self.chance.choice(("judge", "bob")))
 
     async def compare(self) -> None:
-        if self.talks:
-            await self._add(preferred_over=self.chance.choice(self.talks)[1], rater="ann")
+        # A judge yields to people who compare its answer with one of the same conversation.
+        if others := [name for _, name in self.talks if name not in self.judged]:
+            self.compared.add(other := self.chance.choice(others))
+            await self._add(preferred_over=other, rater="ann")
 
     async def undo(self) -> None:
         if self.feedback:
@@ -113,7 +116,10 @@ class Life:
         """Import feedback of another log, some of it older than what is here."""
         if self.talks:
             target, moment = self.chance.choice(self.talks)[1], time.time()
-            draft = FeedbackDraft(target, "completion_id", reward=1.0, rater="ann", source="judge")
+            source: Source = "implicit" if target in self.compared else "judge"
+            if source == "judge":
+                self.judged.add(target)
+            draft = FeedbackDraft(target, "completion_id", reward=1.0, rater="ann", source=source)
             name = self.chance.choice((feedback_id(), feedback_id().replace("fb_0", "fb_00")[:29]))
             undone_at = self.chance.choice((None, None, moment))
             made = Feedback(name, moment, "", draft, undone_at)

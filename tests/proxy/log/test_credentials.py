@@ -16,7 +16,7 @@ from burnish.proxy.learner.export import FAULTS
 from burnish.proxy.log import Log
 from burnish.proxy.log.credentials import KINDS, holds_credential, without_credentials
 from burnish.proxy.log.tally import RatingTally
-from tests.proxy.log.exchanges import assistant, capture, rate, user
+from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
 from tests.support.upstream import completion, reply
 
@@ -150,7 +150,7 @@ async def test_it_cannot_be_learnt_from_unless_that_is_switched_off(log: Log) ->
         compared: None,
     }
     for scrub in (True, False):
-        found = {each.completion.id: each for each in await log.rated(scrub=scrub)}
+        found = {each.completion.id: each for each in await all_rated(log, scrub=scrub)}
         assert {name: each.fault for name, each in found.items()} == (
             names if scrub else dict.fromkeys(names)
         )

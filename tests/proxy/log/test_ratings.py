@@ -13,17 +13,17 @@ from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Added, Feedback, FeedbackDraft, RatedCompletion
-from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, rate, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, Message, all_rated, assistant, capture, rate, system, user
 
 
 async def rewards(log: Log) -> dict[str, float]:
-    return {each.completion.id: each.reward for each in await log.rated()}
+    return {each.completion.id: each.reward for each in await all_rated(log)}
 
 
 async def test_a_rated_completion_has_all_that_training_needs(log: Log):
     made = capture(log, [user("hi")], "Hello!", params={"temperature": 0.5})
     feedback = await rate(log, made, 0.5, comment="nice", weight=2.0)
-    (rated,) = await log.rated()
+    (rated,) = await all_rated(log)
     assert rated == RatedCompletion(rated.completion, 0.5, 2.0, (feedback.id,), "nice", None)
     assert rated.completion.messages == (user("hi"),)
     assert rated.completion.reply == assistant("Hello!")
@@ -35,7 +35,7 @@ async def test_of_the_same_rater_the_latest_rating_counts_that_was_not_undone(lo
     made = capture(log, [user("hi")])
     first = await rate(log, made, 1.0, comment="fine")
     second = await rate(log, made, -1.0)
-    (rated,) = await log.rated()
+    (rated,) = await all_rated(log)
     assert (rated.reward, rated.feedback_ids, rated.comment) == (-1.0, (second.id,), None)
     assert (await log.feedback(first.id)).superseded_by == second.id
     assert (await log.completions())[0].rating == -1.0
@@ -45,7 +45,7 @@ async def test_of_the_same_rater_the_latest_rating_counts_that_was_not_undone(lo
     assert await rewards(log) == {made: 1.0}
     assert (await log.feedback(first.id)).superseded_by is None
     await log.undo_feedback(first.id)
-    assert await log.rated() == []
+    assert await all_rated(log) == []
     assert (await log.completion(made)).rating is None
     assert [each.id for each in await log.feedbacks()] == [second.id, first.id]
 
@@ -56,7 +56,7 @@ async def test_words_without_a_rating_are_kept_beside_the_rating(log: Log):
     await rate(log, rated_id, -1.0)
     await rate(log, rated_id, None, comment="too long")
     await rate(log, rated_id, None, correction="short")
-    said, rated = await log.rated()
+    said, rated = await all_rated(log)
     assert (said.completion.id, said.reward, said.weight, said.comment) == (commented, 0.0, 1.0, "hm")
     assert rated.completion.id == rated_id
     assert (rated.comment, rated.correction, len(rated.feedback_ids)) == ("too long", "short", 3)
@@ -98,7 +98,7 @@ async def test_a_conversation_is_rated_as_far_as_it_went(log: Log):
 async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it_was_given_to(log: Log):
     call, result, _ = await tool_turn(log)
     said = await rate(log, result, -1.0, scope="turn", comment="too long", weight=3.0)
-    first, second = await log.rated()
+    first, second = await all_rated(log)
     assert [(each.completion.id, each.weight, each.comment) for each in (first, second)] == [
         (call, 1.5, None),
         (result, 1.5, "too long"),
@@ -108,7 +108,7 @@ async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it
     counts = await log.counts()
     assert (counts["ratings"], counts["bad"], counts["comments"]) == (1, 1, 1)
     await log.undo_feedback(said.id)
-    assert await log.rated() == []
+    assert await all_rated(log) == []
 
 
 async def test_a_later_rating_replaces_one_of_the_same_rater_that_is_about_no_more(log: Log):
@@ -275,7 +275,7 @@ async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same
     elsewhere = capture(log, [user("b")], reply="three")
     await rate(log, second, None, preferred_over=first)
     await rate(log, elsewhere, None, preferred_over=first)
-    found = {each.completion.id: each.worse for each in await log.rated()}
+    found = {each.completion.id: each.worse for each in await all_rated(log)}
     assert found == {second: ({"role": "assistant", "content": "one"},), elsewhere: ()}
 
 
@@ -292,12 +292,12 @@ async def test_what_the_user_wrote_next_is_found(log: Log):
     branch = capture(log, [user("hi"), assistant("Hello there!"), user("thank you")], "Welcome!")
     for each in (call, result, thanks, alone, branch):
         await rate(log, each, -1.0)
-    found = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
+    found = {each.completion.id: each.comment for each in await all_rated(log, next_turns=True)}
     assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
-    assert {each.comment for each in await log.rated()} == {None}, "only when it is switched on"
+    assert {each.comment for each in await all_rated(log)} == {None}, "only when it is switched on"
     await rate(log, alone, -1.0, comment="wrong")
     await rate(log, result, 1.0)
-    kept = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
+    kept = {each.completion.id: each.comment for each in await all_rated(log, next_turns=True)}
     assert (kept[alone], kept[result]) == ("wrong", None), "only on bad answers without a comment"
 
 
@@ -387,12 +387,12 @@ async def test_training_hears_raters_by_their_weights_and_the_log_shows_what_was
     made = capture(log, [user("hi")])
     await rate(log, made, 1.0, rater="ann")
     await rate(log, made, -1.0, rater="bob")
-    (rated,) = await log.rated({"ann": 3.0})
+    (rated,) = await all_rated(log, {"ann": 3.0})
     assert (rated.reward, rated.weight) == (0.5, 4.0)
     assert (await log.completion(made)).rating == 0
-    (only,) = await log.rated({"bob": 0})
+    (only,) = await all_rated(log, {"bob": 0})
     assert (only.reward, only.weight) == (1.0, 1.0)
-    assert await log.rated({"ann": 0, "bob": 0}) == []
+    assert await all_rated(log, {"ann": 0, "bob": 0}) == []
 
 
 async def test_words_without_a_rating_weigh_as_much_as_their_rater_and_source_do(log: Log):
@@ -402,7 +402,7 @@ async def test_words_without_a_rating_weigh_as_much_as_their_rater_and_source_do
     await rate(log, half, None, correction="short", weight=0.5)
     await rate(log, guess, None, preferred_over=worse, source="implicit")
     await rate(log, critique, None, comment="long", correction="short", source="judge", rater="judge")
-    assert [each.weight for each in await log.rated()] == [1.0, 0.5, 0.3, 0.3]
+    assert [each.weight for each in await all_rated(log)] == [1.0, 0.5, 0.3, 0.3]
 
 
 PERSONS: list[dict[str, Any]] = [
@@ -462,6 +462,6 @@ async def test_what_an_environment_found_and_a_judge_thinks_both_count(log: Log)
     made = capture(log, [user("hi")])
     await rate(log, made, 1.0, source="environment", rater="tests")
     await rate(log, made, -1.0, source="judge", rater="judge")
-    (rated,) = await log.rated()
+    (rated,) = await all_rated(log)
     assert rated.weight == pytest.approx(1.3)
     assert rated.reward == pytest.approx(0.7 / 1.3)

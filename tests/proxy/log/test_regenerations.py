@@ -8,7 +8,7 @@ import pytest
 
 from burnish.proxy.log import Log
 from burnish.proxy.records import Regeneration
-from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, Message, all_rated, assistant, capture, system, user
 
 NOON = 1_790_000_000.0
 LASTS_S = 2.0
@@ -38,7 +38,7 @@ async def test_what_was_asked_again_is_kept_with_the_answer_that_was_gone_on_fro
     assert await log.regenerations(conversation="conv_other") == []
     capture(log, [*TALK, assistant("Tom"), user("Thanks")], "Gladly", **at(50))
     assert {went_on for *_, went_on in await pairs(log)} == {None}  # from both: nobody chose
-    assert await log.rated() == []
+    assert await all_rated(log) == []
 
 
 async def test_the_first_question_of_all_counts_once_the_conversation_went_on(log: Log):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.proxy.log import Log
-from tests.proxy.log.exchanges import CALL, Message, assistant, capture, rate, system, user
+from tests.proxy.log.exchanges import CALL, Message, all_rated, assistant, capture, rate, system, user
 
 TASK: list[Message] = [system("You solve tasks with tools."), user("New task:\nIs it wet in Bonn?")]
 CALLED = assistant("Calling tools:\n[{'id': 'c', 'function': {'name': 'f', 'arguments': {'path': '.'}}}]")
@@ -27,7 +27,7 @@ async def test_the_steps_of_a_run_are_one_turn(log: Log):
     assert [each.continues for each in found] == [None, *steps[:2]]
     assert {each.prompt for each in found} == {"New task:\nIs it wet in Bonn?"}
     await rate(log, steps[-1], scope="turn")
-    assert [each.completion.id for each in await log.rated()] == steps
+    assert [each.completion.id for each in await all_rated(log)] == steps
     assert await log.next_turn(steps[0]) is None
 
 

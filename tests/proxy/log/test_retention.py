@@ -14,7 +14,7 @@ import pytest
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Keep, Log, retention
-from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, pass_on, rate, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, pass_on, rate, system, user
 from tests.support.inprocess import calling
 from tests.support.patience import within
 
@@ -53,7 +53,7 @@ async def test_what_is_old_goes_unless_it_is_rated(log: Log):
     assert await left(log) == [*old[1:5], new]
     with pytest.raises(NotFound):
         await log.feedback(taken_back)
-    assert {each.completion.id for each in await log.rated()} == {old[1], old[2], old[3]}
+    assert {each.completion.id for each in await all_rated(log)} == {old[1], old[2], old[3]}
     assert await log.prune(Keep(days=30, rated=False)) == 4
     assert await left(log) == [new]
     assert await log.feedbacks() == []
@@ -92,7 +92,7 @@ async def test_a_next_turn_that_training_reads_stays_with_the_answer_before_it(l
 
     async def comments(keep: Keep) -> list[str | None]:
         await log.prune(keep)
-        return [each.comment for each in await log.rated(next_turns=True)]
+        return [each.comment for each in await all_rated(log, next_turns=True)]
 
     assert await comments(Keep(days=30, next_turns=True)) == ["q2"]
     assert await left(log) == made[1:3]
@@ -110,7 +110,7 @@ async def test_a_rated_answer_keeps_its_context_its_calls_and_its_place_in_a_thr
     assert await log.prune(Keep(days=30)) == 1
     assert await left(log) == [call, answer]
     assert ignored not in await left(log)
-    rated = {each.completion.id: each for each in await log.rated()}
+    rated = {each.completion.id: each for each in await all_rated(log)}
     assert {name: each.weight for name, each in rated.items()} == {call: 0.5, answer: 0.5}
     assert list(rated[call].completion.messages) == opening, "the ignored answer is still its context"
     again = [*opening, CALL, RESULT, assistant("a1"), user("/rl good")]

@@ -11,7 +11,7 @@ from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.records import Completion
-from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, rate, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, rate, system, user
 from tests.support.records import PLAIN, changed
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
@@ -218,7 +218,7 @@ async def test_a_rating_of_a_turn_is_about_no_sub_agent(log: Log):
     """Its requests are a conversation of their own."""
     called, answered, _ = await delegated(log)
     await rate(log, answered, -1.0, scope="turn")
-    assert [each.completion.id for each in await log.rated()] == [called, answered]
+    assert [each.completion.id for each in await all_rated(log)] == [called, answered]
 
 
 async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(log: Log):
@@ -231,6 +231,6 @@ async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(
     answered = capture(log, [*KEYS, CALL, FOUND], "In the drawer.")
     assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
     await rate(log, answered, scope="turn")
-    rated = await log.rated()
+    rated = await all_rated(log)
     assert [each.completion.id for each in rated] == [called, answered]
     assert [await log.next_turn(each.completion.id) for each in rated] == [None, None]

@@ -20,14 +20,14 @@ from burnish.proxy.log.feedback import in_conversations
 from burnish.proxy.log.ratings import rater_figures, raters, rating_figures
 from burnish.proxy.log.tally import RatingSummary, counted
 from burnish.proxy.log.totals import RATINGS
-from tests.proxy.log.exchanges import answered, assistant, capture, opened, rate, user
+from tests.proxy.log.exchanges import all_rated, answered, assistant, capture, opened, rate, user
 from tests.proxy.log.life import EVENTS, Life
 
 WEIGHTS = {"bob": 0.5, "eve": 0.0, "judge": 3.0}
 
 
 async def full_read(log: Log, next_turns: bool, learnt: Collection[str], since: str) -> RatingCounts:
-    rated = await log.rated(WEIGHTS, next_turns=next_turns)
+    rated = await all_rated(log, WEIGHTS, next_turns=next_turns)
     summaries = [
         RatingSummary(
             each.feedback_ids,
@@ -60,7 +60,7 @@ def resolved_anew(path: Path) -> list[object]:
 
 
 @given(
-    events=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=80),
+    events=st.lists(st.sampled_from(EVENTS), min_size=30, max_size=80),
     chance=st.randoms(use_true_random=False),
     next_turns=st.booleans(),
 )

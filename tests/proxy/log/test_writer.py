@@ -21,6 +21,7 @@ from burnish.proxy.log.queue import SPILL_BYTES
 from burnish.proxy.log.writer import BATCH_ROWS, PATIENCE_S
 from tests.proxy.log.exchanges import (
     Arrivals,
+    all_rated,
     busy_writer,
     capture,
     exchange,
@@ -71,7 +72,7 @@ async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_pat
         found = await log.completion(bad)
         assert (found.ended.error or "").startswith("burnish could not parse it")
         assert (await rate(log, bad)).draft.completion_id == bad
-        (rated,) = await log.rated()
+        (rated,) = await all_rated(log)
         assert rated.fault == "no_text", "counted, and not learnt from"
         assert log.healthy() is None
     with closing(sqlite3.connect(log_path(tmp_path))) as connection:
@@ -267,7 +268,7 @@ async def test_kill_9_loses_no_acknowledged_rating_and_no_undo(tmp_path: Path):
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         async with opened(tmp_path) as log:
             stored = {each.id: each for each in await log.feedbacks(limit=100_000)}
-            rated = {each.completion.id for each in await log.rated()}
+            rated = {each.completion.id for each in await all_rated(log)}
         undone = {name for name, each in stored.items() if each.undone_at is not None}
         assert acknowledged <= stored.keys() | {f"{name} undone" for name in undone}
         assert {stored[name].draft.completion_id for name in stored.keys() - undone} == rated

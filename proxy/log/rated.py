@@ -1,0 +1,212 @@
+"""Rated answers: what counts of the feedback on each without their texts, and those texts as a stream.
+
+A plan chooses by the first among all ratings, and reads the second of those that a run will use.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from burnish.proxy.log import feedback
+from burnish.proxy.log.ratings import Effective
+from burnish.proxy.log.side_requests import is_side_request
+from burnish.proxy.log.store import NODE, Reader, as_json, select
+from burnish.proxy.log.usability import taught, untaught, vain, withheld
+from burnish.proxy.records import Fault, RatedCompletion, Served, answer_named
+from burnish.proxy.surfaces.chat import SYSTEM_ROLES
+
+EQUAL: Mapping[str, float] = MappingProxyType({})
+"""Every rater has the same weight."""
+AT_ONCE = 128
+"""Answers that are read together."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What counts of the feedback on an answer, and what decides whether and how it is learnt from."""
+
+    answer: str
+    """As of ``records.answer_name``."""
+    conversation_id: str
+    served: Served
+    instructed: bool
+    """Whether burnish added instructions to the prompt."""
+    effective: Effective
+    worse: tuple[str, ...]
+    """Names of the answers that it was preferred over, of those that can be learnt from."""
+    fault: Fault | None
+
+    @property
+    def completion_id(self) -> str:
+        return answer_named(self.answer)[0]
+
+    @property
+    def reward(self) -> float:
+        """0 when it was only commented on, corrected or compared."""
+        return self.effective.reward or 0.0
+
+    @property
+    def comment(self) -> str | None:
+        return self.effective.comment
+
+    @property
+    def correction(self) -> str | None:
+        return self.effective.correction
+
+    @property
+    def feedback_ids(self) -> tuple[str, ...]:
+        return self.effective.feedback_ids
+
+    @property
+    def rating_id(self) -> str:
+        """As of RatedCompletion."""
+        return self.feedback_ids[0]
+
+
+def ratings(
+    connection: sqlite3.Connection,
+    rater_weights: Mapping[str, float] = EQUAL,
+    *,
+    next_turns: bool = False,
+    scrub: bool = True,
+    teachers: Collection[str] = (),
+) -> list[Rating]:
+    """Return the effective ratings of all answers, earliest answer first.
+
+    Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
+    the next message of the user is the comment on a bad answer without one. ``scrub``: an exchange with a key or a
+    token has a fault. ``teachers``: the further upstreams of which an answer has none.
+    """
+    effective = feedback.effective_ratings(connection, rater_weights=rater_weights)
+    return [*weighed(connection, effective, next_turns=next_turns, scrub=scrub, teachers=teachers)]
+
+
+def weighed(
+    connection: sqlite3.Connection,
+    effective: Mapping[str, Effective],
+    *,
+    next_turns: bool,
+    scrub: bool,
+    teachers: Collection[str],
+) -> Iterator[Rating]:
+    """Yield effective ratings with the facts of their answers, as far as the log has these, earliest first."""
+    for answers in _parts(sorted(effective)):
+        facts = feedback.facts_of(connection, {answer_named(answer)[0] for answer in answers})
+        reader = Reader(connection)
+        for answer in answers:
+            name, choice = answer_named(answer)
+            if name not in facts:
+                continue
+            conversation, node, fault, credential, served, instructed = facts[name]
+            rating = effective[answer]
+            if next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
+                rating = replace(rating, comment=next_turn(connection, name))
+            worse = tuple(
+                other
+                for other in rating.preferred_over
+                if taught([reader.worse(node, other)], scrub=scrub, teachers=teachers)
+            )
+            fault = (
+                fault
+                or untaught(served.upstream_table, teachers)
+                or vain(rating, paired=bool(rating.correction or worse))
+                or withheld(credential, rating.comment, rating.correction, scrub=scrub)
+            )
+            yield Rating(answer, conversation, served, instructed, rating, worse, fault)
+
+
+def rated(
+    connection: sqlite3.Connection,
+    chosen: Iterable[Rating],
+    use: Callable[[Iterator[RatedCompletion]], Result],
+) -> Result:
+    """Give rated answers with context, parameters and reply to ``use``, some at a time; return what it returns.
+
+    Answers that were deleted meanwhile are left out.
+    """
+    return use(_rated(connection, chosen))
+
+
+def _rated(connection: sqlite3.Connection, chosen: Iterable[Rating]) -> Iterator[RatedCompletion]:
+    for part in _parts(chosen):
+        names = as_json({each.completion_id for each in part})
+        rows = select(connection, "WHERE id IN (SELECT value FROM json_each(?))", (names,))
+        reader = Reader(connection)
+        reader.load(rows)
+        by_id = {row[0]: row for row in rows}
+        for each in part:
+            if row := by_id.get(each.completion_id):
+                yield with_texts(reader, row, each)
+
+
+def with_texts(reader: Reader, row: Any, rating: Rating) -> RatedCompletion:
+    """Return a completion, by its row, with what counts of its feedback."""
+    choice = answer_named(rating.answer)[1]
+    worse = (reader.worse(row[NODE], each) for each in rating.worse)
+    return RatedCompletion(
+        completion=reader.completion(row, rating.effective.reward, full=True).with_choice(choice),
+        reward=rating.reward,
+        weight=rating.effective.weight,
+        feedback_ids=rating.feedback_ids,
+        comment=rating.comment,
+        correction=rating.correction,
+        worse=tuple(each.reply for each in worse if each),
+        fault=rating.fault,
+        choice=choice,
+    )
+
+
+def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
+    """Return the next message of the user after a reply; None if the conversation didn't continue from it."""
+    reader = Reader(connection)
+    for row in select(connection, "WHERE continues = ? AND begins_turn ORDER BY n", (completion_id,)):
+        later = reader.completion(row, full=True)
+        if later.prompt and not is_side_request(later):
+            return later.prompt
+    return None
+
+
+def all_have_system_messages(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> bool:
+    """Return whether all contexts begin with a system message."""
+    (found,) = connection.execute(
+        """WITH RECURSIVE way (parent, content) AS (
+            SELECT parent, content FROM completion JOIN node ON node.id = completion.node
+                WHERE completion.id IN (SELECT value FROM json_each(?))
+            UNION
+            SELECT node.parent, node.content FROM way JOIN node ON node.id = way.parent
+        ) SELECT NOT EXISTS (
+            SELECT 1 FROM way JOIN content ON content.id = way.content WHERE way.parent = 0
+            AND coalesce(json_extract(CAST(body AS TEXT), '$.role'), '') NOT IN (SELECT value FROM json_each(?))
+        )""",
+        (as_json(completion_ids), as_json(SYSTEM_ROLES)),
+    ).fetchone()
+    return bool(found)
+
+
+def in_contexts_of(
+    connection: sqlite3.Connection, completion_ids: Iterable[str], others: Iterable[str]
+) -> set[str]:
+    """Return those completions that answer the context of another one in ``others``."""
+    rows = connection.execute(
+        """SELECT id FROM completion WHERE id IN (SELECT value FROM json_each(?)) AND node IN (
+            SELECT node FROM completion WHERE id IN (SELECT value FROM json_each(?))
+        )""",
+        (as_json(completion_ids), as_json(others)),
+    )
+    return {name for (name,) in rows}
+
+
+Item = TypeVar("Item")
+
+
+def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
+    left = iter(items)
+    while part := list(islice(left, AT_ONCE)):
+        yield part
