@@ -83,7 +83,7 @@ def multiply(path: Path, completions: int, ratings: int) -> None:
         (last,) = db.execute("SELECT max(n) FROM completion").fetchone()
         for copy in range(1, COPIES + 1):
             db.execute(
-                f"INSERT INTO completion ({', '.join(columns)}) SELECT {new} FROM completion WHERE n <= ?2",  # noqa: S608
+                f"INSERT INTO completion ({', '.join(columns)}) SELECT {new} FROM completion WHERE n <= ?2",
                 (copy, last),
             )
         (there,) = db.execute("SELECT count(*) FROM feedback").fetchone()
@@ -91,7 +91,7 @@ def multiply(path: Path, completions: int, ratings: int) -> None:
     with closing(sqlite3.connect(path)) as db:
         counts = [
             db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("completion", "feedback")
-        ]  # noqa: S608
+        ]
     print(f"{counts[0]:,} completions, {counts[1]:,} ratings, {path.stat().st_size / 1e6:.0f} MB", flush=True)
 
 

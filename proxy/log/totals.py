@@ -53,10 +53,9 @@ class Totals:
         """Count rows, and effective ratings: a rating of several answers is one."""
         if deletions != self._deletions:
             self._deletions, self._counts, self._last = deletions, dict.fromkeys(ADDED, 0), {}
-        for name in ADDED:
+        for name, later in ADDED.items():
             before = self._last.get(name, 0)
-            statement = ADDED[name] if before else ALL[name]
-            added, last = connection.execute(statement, (before,)).fetchone()
+            added, last = connection.execute(later if before else ALL[name], (before,)).fetchone()
             self._counts[name] += added
             self._last[name] = last or before
         ratings = self._ratings.total(connection, deletions)
