@@ -17,8 +17,8 @@ from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
 from burnish.proxy.log.usability import taught, untaught, vain, withheld
+from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Fault, RatedCompletion, Served, answer_named
-from burnish.proxy.surfaces.chat import SYSTEM_ROLES
 
 EQUAL: Mapping[str, float] = MappingProxyType({})
 """Every rater has the same weight."""
