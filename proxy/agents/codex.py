@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from burnish.proxy.agents import files
+from burnish.proxy import user_files
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json, Toml
@@ -41,7 +41,7 @@ class Codex(Agent):
 def _has_stored_key(folder: Path) -> bool:
     """Return True if ``codex login --with-api-key`` stored a key. A ChatGPT login works only at OpenAI."""
     try:
-        now = files.read(folder / "auth.json")
+        now = user_files.read(folder / "auth.json")
         return bool(now and Json().parse(now[0]).get(OPENAI_KEY))
     except ValueError:
         return False

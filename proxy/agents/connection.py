@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.proxy.agents import files
+from burnish.proxy import user_files
 from burnish.proxy.agents.base import Change, Keys, Place, Remote
 from burnish.proxy.agents.changes import KINDS
 from burnish.proxy.errors import ConfigError
@@ -32,7 +31,7 @@ def connect_remote(remote: Remote, place: Place, record: Path) -> Sequence[str]:
     """Connect an agent by its API. Raises ConfigError."""
     # The record comes first: even after a failure in the middle, everything can be undone.
     record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.write(record, json.dumps({"api": place.api}) + "\n")
+    user_files.write(record, json.dumps({"api": place.api}) + "\n")
     return remote.connect(place)
 
 
@@ -66,7 +65,7 @@ class Written:
     @property
     def mode_made(self) -> int:
         """Permission bits while it is connected."""
-        return self.mode & ~files.OTHERS if self.private else self.mode
+        return self.mode & ~user_files.OTHERS if self.private else self.mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +100,13 @@ def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -
     earlier = {written.path: written for written in recorded(record)}
     plan = planned(changes, record, private=private)
     replaced = {each.written.path for each in plan}
-    # The record comes first: even after a crash in the middle, everything can be undone.
-    kept = [written for path, written in earlier.items() if path not in replaced]
-    _record(record, [*kept, *(each.written for each in plan)])
-    for index, each in enumerate(plan):
-        written = each.written
-        try:
+    others = [written for path, written in earlier.items() if path not in replaced]
+    with user_files.all_or_nothing([record, *(change.path for change in changes)]):
+        # The record comes first: even after a crash in the middle, everything can be undone.
+        _record(record, [*others, *(each.written for each in plan)])
+        for each in plan:
             if each.changes:
-                files.write(Path(written.path), written.after, written.mode_made)
-        except OSError as error:
-            for done in plan[: index + 1]:
-                with suppress(OSError):
-                    _put_back(done.written, done.now, done.mode)
-            _record(record, list(earlier.values()))
-            raise ConfigError(f"can't write {written.path}: {error.strerror}") from error
+                _write(each.written)
     return [Done(Path(each.written.path), "changed" if each.changes else "unchanged") for each in plan]
 
 
@@ -152,15 +144,14 @@ def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
     """Work out the change of a file. Raises ConfigError."""
     path = change.path
     try:
-        now, mode = files.read(path) or (None, files.OWNER_ONLY)
+        now, mode = user_files.read(path) or (None, user_files.OWNER_ONLY)
         before = _without(earlier, now) if earlier and now is not None else now
         after = change.made(before)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path} wasn't changed: {error}. To see the settings and add them yourself: burnish connect … --print"
         ) from error
-    missing = tuple(str(folder) for folder in path.resolve().parents if not folder.exists())
-    folders = earlier.folders if earlier else missing
+    folders = earlier.folders if earlier else tuple(map(str, user_files.missing_folders([path])))
     mode_before = _mode_before(earlier, mode) if earlier else mode
     written = Written(
         str(path), change.kind, mode_before, before, after, folders, tuple(change.units), private
@@ -171,11 +162,15 @@ def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
 def _undone(written: Written) -> Done:
     path = Path(written.path)
     try:
-        now, mode = files.read(path) or (None, written.mode)
+        now, mode = user_files.read(path) or (None, written.mode)
         rest = None if now is None else _without(written, now)
         if rest == now:
             return Done(path, "unchanged")
-        _put_back(written, rest, _mode_before(written, mode))
+        if rest is None:
+            user_files.remove(path)
+            user_files.remove_empty(map(Path, written.folders))
+        else:
+            user_files.write(path, rest, _mode_before(written, mode))
     except OSError as error:
         return Done(path, "left", f"can't write it: {error.strerror}")
     except (ValueError, RecursionError) as error:
@@ -188,12 +183,12 @@ def _mode_before(written: Written, now: int) -> int:
     return written.mode if now == written.mode_made else now
 
 
-def _put_back(written: Written, text: str | None, mode: int) -> None:
-    path = Path(written.path)
-    if text is None:
-        files.remove(path, list(map(Path, written.folders)))
-    else:
-        files.write(path, text, mode)
+def _write(written: Written) -> None:
+    """Raises ConfigError."""
+    try:
+        user_files.write(Path(written.path), written.after, written.mode_made)
+    except OSError as error:
+        raise ConfigError(f"can't write {written.path}: {error.strerror}") from error
 
 
 def _without(written: Written, now: str) -> str | None:
@@ -211,6 +206,6 @@ def _record(record: Path, written: list[Written]) -> None:
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = {"files": [asdict(each) for each in written]}
-        files.write(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        user_files.write(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise ConfigError(f"can't write {record}, the record of the changed files: {error}") from error

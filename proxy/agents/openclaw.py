@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from burnish.proxy.agents import files
+from burnish.proxy import user_files
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Scratch, Settings
 from burnish.proxy.agents.formats import Json
@@ -55,7 +55,7 @@ class OpenClaw(Agent):
 def _allows_only_some(settings: Path) -> bool:
     """Return True if only the plugins in a list are loaded."""
     try:
-        now = files.read(settings)
+        now = user_files.read(settings)
         return bool(now and Json().parse(now[0]).get("plugins", {}).get("allow"))
     except (ValueError, AttributeError):
         return False  # changing the file will raise the error

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters import durable
 from burnish.proxy import listening
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, ServiceError
 from burnish.proxy.service import options, starting, unit_files
 from burnish.proxy.service.state import State
 from burnish.proxy.service.unit_files import UnitFile
+from burnish.proxy.user_files import Snapshot
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,9 @@ class Service(ABC):
     @contextmanager
     def _all_or_nothing(self, units: Sequence[UnitFile]) -> Iterator[None]:
         """Take back an installation that fails or is interrupted; the one before it runs again."""
-        old = {unit.path: unit.path.read_bytes() for unit in units if unit_files.is_ours(unit.path)}
+        foreign = [unit.path for unit in units if unit_files.is_foreign(unit.path)]
+        was_installed = any(unit_files.is_ours(unit.path) for unit in units)
+        before = Snapshot(unit.path for unit in units if unit.path not in foreign)
         try:
             yield
         except BaseException as error:
@@ -144,14 +146,14 @@ class Service(ABC):
                 self._stop()
             result = "It couldn't be taken back: `burnish service status`"
             with suppress(BurnishError, OSError):
-                unit_files.remove(unit.path for unit in units if unit.path not in old)
-                for path, content in old.items():
-                    durable.replace(path, content)
-                if old:
+                unit_files.put_back(foreign)
+                restored = not before.restore()
+                if was_installed:
                     self._start(anew=True)
                 else:
                     self._forget()
-                result = "The service is as it was before" if old else "Nothing was installed"
+                if restored:
+                    result = "The service is as it was before" if was_installed else "Nothing was installed"
             if isinstance(error, ServiceError):
                 raise ServiceError(f"{error}. {result}") from error
             if isinstance(error, OSError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from burnish.adapters import durable
+from burnish.proxy import user_files
 from burnish.proxy.errors import ServiceError
 
 MARK = "Written by `burnish service install` ({digest}, new folders: {folders})"
@@ -44,8 +44,7 @@ class UnitFile:
             folders = int(mark[2])
         else:
             folders = sum(not folder.exists() for folder in self.path.parents)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        durable.replace(self.path, self.content(folders))
+        user_files.write(self.path, self.content(folders))
 
 
 def is_ours(path: Path) -> bool:
@@ -54,10 +53,15 @@ def is_ours(path: Path) -> bool:
     return mark is not None and _digest(there.replace(mark[0], "{mark}")) == mark[1]
 
 
+def is_foreign(path: Path) -> bool:
+    """Whether somebody else wrote or edited a file."""
+    return _is_there(path) and not is_ours(path)
+
+
 def check_free(files: Iterable[UnitFile], force: bool) -> None:
     """Raises ServiceError if a file that burnish must not overwrite stands in the way."""
     for each in files:
-        if is_ours(each.path) or not _is_there(each.path) or (force and not _is_there(_aside(each.path))):
+        if not is_foreign(each.path) or (force and not _is_there(_aside(each.path))):
             continue
         if force:
             raise ServiceError(f"{_aside(each.path)} exists already: move it away, or delete it")
@@ -69,11 +73,14 @@ def check_free(files: Iterable[UnitFile], force: bool) -> None:
 
 def put_aside(files: Iterable[UnitFile]) -> list[Path]:
     """Rename foreign files; returns their new paths. Raises OSError."""
-    moved = []
-    for each in files:
-        if _is_there(each.path) and not is_ours(each.path):
-            moved.append(each.path.rename(_aside(each.path)))
-    return moved
+    return [each.path.rename(_aside(each.path)) for each in files if is_foreign(each.path)]
+
+
+def put_back(paths: Iterable[Path]) -> None:
+    """Undo ``put_aside``. Raises OSError."""
+    for path in paths:
+        if _is_there(aside := _aside(path)):
+            aside.rename(path)
 
 
 def is_marked(path: Path) -> bool:

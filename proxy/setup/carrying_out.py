@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from burnish.adapters.hosts.fetch import CACHED
-from burnish.proxy.agents import connection, files
+from burnish.proxy import user_files
+from burnish.proxy.agents import connection
 from burnish.proxy.agents.connection import Done
 from burnish.proxy.errors import BurnishError, ConfigError
 from burnish.proxy.setup.plan import Plan
 from burnish.proxy.setup.record import OWN, Record, file_of
-from burnish.proxy.setup.snapshot import Snapshot, remove_empty
+from burnish.proxy.user_files import remove_empty
 
 
 class Background(Protocol):
@@ -28,31 +31,26 @@ class Background(Protocol):
 
 def carry_out(plan: Plan, background: Background | None = None) -> list[Done]:
     """Make all changes, or none. Raises ConfigError, and what ``background`` raises."""
-    try:
-        snapshot = Snapshot(plan.paths())
-    except ValueError as error:
-        raise ConfigError(f"nothing was changed: {error}") from error
-    try:
+    with _taken_back_on_failure(background), user_files.all_or_nothing(plan.paths()):
         done = _carried_out(plan)
         if background:
             background.take()
-    except BaseException as error:  # Ctrl-C, too
-        failed = [f"{path} couldn't be put back" for path in snapshot.restore()]
-        if background:
-            failed += _taken_back(background)
-        if failed:
-            raise ConfigError(f"{error or 'interrupted'}; and {', '.join(failed)}") from error
-        raise
     return done
 
 
-def _taken_back(background: Background) -> list[str]:
-    """Return what failed."""
+@contextmanager
+def _taken_back_on_failure(background: Background | None) -> Iterator[None]:
     try:
-        background.take_back()
-    except BurnishError as error:
-        return [f"the service as it was doesn't run: {error}"]
-    return []
+        yield
+    except BaseException as error:  # Ctrl-C, too
+        try:
+            if background:
+                background.take_back()
+        except BurnishError as failure:
+            raise ConfigError(
+                f"{error or 'interrupted'}; and the service as it was doesn't run: {failure}"
+            ) from error
+        raise
 
 
 def _carried_out(plan: Plan) -> list[Done]:
@@ -117,10 +115,10 @@ def _without_cache(folders: list[Path]) -> list[Done]:
 def _connect_again(record: Path, text: str) -> None:
     """Put back a connection that the user had made by hand. Raises ConfigError."""
     try:
-        files.write(record, text)
+        user_files.write(record, text)
         for written in connection.recorded(record):
-            now = files.read(Path(written.path))
+            now = user_files.read(Path(written.path))
             if (now[0] if now else None) == written.before:
-                files.write(Path(written.path), written.after, written.mode_made)
+                user_files.write(Path(written.path), written.after, written.mode_made)
     except (OSError, ValueError) as error:
         raise ConfigError(f"the earlier connection in {record} couldn't be put back: {error}") from error

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from burnish.adapters.hosts.fetch import cache_path
-from burnish.proxy.agents import AGENTS, Change, Home, Place, connection, files
+from burnish.proxy import user_files
+from burnish.proxy.agents import AGENTS, Change, Home, Place, connection
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.setup.answers import Answers
 from burnish.proxy.setup.record import OWN, Record, file_of
 from burnish.proxy.setup.settings_file import Setting, SettingsFile
-from burnish.proxy.setup.snapshot import missing_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def make_plan(
 def _settings_file(file: Path, answers: Answers, data_dir: Path) -> SettingsFile:
     """Raises ConfigError."""
     try:
-        now = (files.read(file) or (None,))[0]
+        now = (user_files.read(file) or (None,))[0]
         recorded = connection.recorded(connection.record_file(data_dir, OWN))
         edited = any(now not in (written.before, written.after) for written in recorded)
         settings = SettingsFile(file, answers.entries(), now if edited else None)
@@ -131,8 +131,8 @@ def _part(name: str, changes: Sequence[Change], data_dir: Path, *, private: bool
 def _first_record(data_dir: Path, home: Home) -> Record:
     cache = cache_path(home.path, home.env) / "models"
     return Record(
-        folders=tuple(map(str, missing_folders([file_of(data_dir)]))),
-        cache=tuple(map(str, missing_folders([cache]))),
+        folders=tuple(map(str, user_files.missing_folders([file_of(data_dir)]))),
+        cache=tuple(map(str, user_files.missing_folders([cache]))),
     )
 
 

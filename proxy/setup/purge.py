@@ -10,7 +10,7 @@ from pathlib import Path
 from burnish.proxy.agents import connection
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.setup.record import FILE
-from burnish.proxy.setup.snapshot import remove_empty
+from burnish.proxy.user_files import remove_empty
 
 OWN_NAMES = (
     "burnish.*",

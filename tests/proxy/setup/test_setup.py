@@ -290,7 +290,7 @@ def test_a_file_that_changes_under_the_plan_takes_everything_back(home: Path) ->
     [
         (".claude/settings.json", "{ // mine\n}", "settings.json wasn't changed"),
         (".config/burnish/config.toml", "port = \n", "config.toml can't be changed"),
-        (".config/opencode", "a file", "Not a directory"),
+        (".config/opencode", "a file", "a file, not a directory"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_writes_nothing(
