@@ -6,14 +6,13 @@ The merge runs in a child process, because it needs numpy and gguf, which the se
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from burnish.adapters import errors
+from burnish.adapters.child import Child, ChildError
 from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError
 from burnish.adapters.manifest import AdapterVersion
@@ -42,43 +41,16 @@ async def ensure_merged(version: AdapterVersion, base: Path, target: Path) -> Me
     """
     if await asyncio.to_thread(target.exists):
         return None
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "burnish.adapters.merge_child"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd="/",  # no module in the working directory of burnish may be imported
-        env=for_child(),
-    )
-    paths = [str(path.absolute()) for path in (version.path, base, target)]
+    child = await Child.start((sys.executable, "-m", "burnish.adapters.merge_child"), env=for_child())
     try:
-        answer = await _ask(process, paths)
+        answer = await child.ask([str(path.absolute()) for path in (version.path, base, target)])
+    except ChildError as error:
+        raise EngineError(f"merging {version.served_name} into {base.name} {error}") from error
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+        await child.end()
         # A child that was killed leaves its half.
-        target.with_name(f".{target.name}.{process.pid}.tmp").unlink(missing_ok=True)
-        shutil.rmtree(target.with_name(f".{target.name}.{process.pid}.partial"), ignore_errors=True)
-    if answer is None:
-        raise EngineError(
-            f"merging {version.served_name} into {base.name} ended with status {process.returncode}; "
-            "the machine may be out of memory"
-        )
+        target.with_name(f".{target.name}.{child.pid}.tmp").unlink(missing_ok=True)
+        shutil.rmtree(target.with_name(f".{target.name}.{child.pid}.partial"), ignore_errors=True)
     if "error" in answer:
         raise getattr(errors, answer["error"])(f"{version.served_name} can't be merged: {answer['message']}")
     return Merged(**answer)
-
-
-async def _ask(process: asyncio.subprocess.Process, paths: list[str]) -> dict[str, Any] | None:
-    """Return the child's answer; None if it died. Stdin stays open meanwhile: the child ends when it closes."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(paths).encode() + b"\n")
-        await process.stdin.drain()
-    except ConnectionError:
-        pass  # it died before it read the line; its output ends
-    line = await process.stdout.readline()
-    process.stdin.close()
-    await process.wait()
-    return json.loads(line) if line else None

@@ -7,27 +7,24 @@ all the time. So requests wait meanwhile, and no other user of the machine can t
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import os
 import secrets
 import shlex
-import signal
 import socket
 import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from burnish.adapters.child import Child, ChildError
 from burnish.adapters.extras import how_to_install, requirements
-from burnish.adapters.hosts.child_log import begin, open_log, tail, trim
 from burnish.proxy.config import Config, Local
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.settings import ENV_PREFIX
@@ -43,7 +40,6 @@ OTHERS_WAIT_S = 15.0
 """For litellm, if other upstreams could answer already."""
 LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('litellm') is None)"
 LOOK_LIMIT_S = 20.0
-TRIM_EVERY_S = 60.0
 PAUSE_S = 2.0
 """After a start that failed."""
 BACKLOG = 4096
@@ -133,14 +129,14 @@ async def litellm(
     it starts later, its requests wait. Raises ConfigError.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
-        child = _Child(routes, python, log, listener)
-        starting = asyncio.ensure_future(child.start())
+        program = _Litellm(routes, python, log, listener)
+        starting = asyncio.ensure_future(program.start())
         await asyncio.wait({starting}, timeout=None if wait_s == math.inf else wait_s)
         if starting.done():
             starting.result()
         else:
             logger.warning("litellm is still starting: its upstreams answer later, the others do now")
-        supervising = asyncio.get_running_loop().create_task(child.supervise(starting))
+        supervising = asyncio.get_running_loop().create_task(program.supervise(starting))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
@@ -150,7 +146,7 @@ async def litellm(
                 await asyncio.gather(task, return_exceptions=True)
 
 
-class _Child:
+class _Litellm:
     def __init__(
         self, routes: Sequence[Route], python: Path | None, log: Path, listener: socket.socket
     ) -> None:
@@ -159,95 +155,56 @@ class _Child:
         self._log = log
         self._listener = listener
 
-    async def start(self) -> Process:
+    async def start(self) -> Child:
         """Start the process and wait until it serves. Raises ConfigError; then no process is left."""
         command = (_program(self._python), "-I", str(PROGRAM))
-        with open_log(self._log) as log:
-            begin(log, command)
-            spawning = asyncio.ensure_future(
-                asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    stderr=log,
-                    env=_environment(),
-                    cwd="/",
-                    pass_fds=(self._listener.fileno(),),
-                )
-            )
-            try:
-                process = await asyncio.shield(spawning)
-            except OSError as error:
-                raise _not_run(self._python, error) from error
-            except asyncio.CancelledError:
-                await _end(await spawning)  # it would be nobody's
-                raise
+        sockets = (self._listener.fileno(),)
         try:
-            async with asyncio.timeout(START_LIMIT_S):
-                await self._introduce(process)
-        except TimeoutError as error:
-            await _end(process)
-            raise ConfigError(
-                f"litellm did not start within {START_LIMIT_S:g} s. {tail(self._log)}"
-            ) from error
-        except BaseException:
-            await _end(process)
-            raise
-        return process
+            child = await Child.start(command, log=self._log, env=_environment(), pass_fds=sockets)
+        except OSError as error:
+            raise _not_run(self._python, error) from error
+        try:
+            answer = await child.ask(
+                {"socket": sockets[0], "routes": list(map(asdict, self._routes))}, START_LIMIT_S
+            )
+        except ChildError as error:
+            raise ConfigError(f"while it started, litellm {error}") from error
+        if answer:
+            await child.end()
+            raise self._refused(answer)
+        return child
 
-    async def supervise(self, starting: Awaitable[Process]) -> None:
+    def _refused(self, answer: dict[str, str]) -> ConfigError:
+        if missing := answer.get("missing"):
+            providers = ", ".join(dict.fromkeys(route.provider for route in self._routes))
+            return _not_installed(f"{LITELLM}{providers}", self._python, f" ({missing})")
+        return ConfigError(answer["refused"])
+
+    async def supervise(self, starting: Awaitable[Child]) -> None:
         """Start the process again whenever it ends. Ends it when cancelled."""
         try:
-            process = await starting
-        except (ConfigError, OSError) as error:
+            child = await starting
+        except ConfigError as error:
             logger.error("%s; trying again", error)
-            process = await self._started_again()
+            child = await self._started_again()
         while True:
             try:
-                status = await self._ended(process)
+                status = await child.wait()
             finally:
-                await _end(process)
+                await child.end()
             logger.error("litellm ended (status %d): its answers were cut, and it is started again", status)
-            process = await self._started_again()
+            child = await self._started_again()
             logger.info("litellm answers again")
 
-    async def _ended(self, process: Process) -> int:
-        """Return the status with which the process ends. Meanwhile its log doesn't grow too long."""
-        while True:
-            try:
-                async with asyncio.timeout(TRIM_EVERY_S):
-                    return await process.wait()
-            except TimeoutError:
-                trim(self._log)
-
-    async def _started_again(self) -> Process:
+    async def _started_again(self) -> Child:
         while True:
             try:
                 return await self.start()
-            except (ConfigError, OSError) as error:
+            except ConfigError as error:
                 logger.error("%s; trying again in %g s", error, PAUSE_S)
             # Clients should hear of it rather than wait for an answer.
             async with await asyncio.start_server(_hang_up, sock=self._listener.dup()):
                 await asyncio.sleep(PAUSE_S)
-
-    async def _introduce(self, process: Process) -> None:
-        assert process.stdin
-        assert process.stdout
-        settings = {"socket": self._listener.fileno(), "routes": list(map(asdict, self._routes))}
-        # It may die before it reads the line (uvloop raises RuntimeError). Its output ends then, see below.
-        with suppress(ConnectionError, RuntimeError):
-            process.stdin.write(json.dumps(settings).encode() + b"\n")
-            await process.stdin.drain()
-        line = await process.stdout.readline()
-        if not line:
-            status = await process.wait()
-            raise ConfigError(f"litellm ended while it started (status {status}). {tail(self._log)}")
-        said = json.loads(line)
-        if missing := said.get("missing"):
-            providers = ", ".join(dict.fromkeys(route.provider for route in self._routes))
-            raise _not_installed(f"{LITELLM}{providers}", self._python, f" ({missing})")
-        if refused := said.get("refused"):
-            raise ConfigError(refused)
 
 
 def _program(python: Path | None) -> str:
@@ -275,11 +232,3 @@ def _environment() -> dict[str, str]:
 
 async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.close()
-
-
-async def _end(process: Process) -> None:
-    """Kill the process: it has nothing to save."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL)
-    await process.communicate()  # also closes its pipes

@@ -37,6 +37,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads what a library prints there
     threading.Thread(target=_exit_with_parent, name="orphan watch", daemon=True).start()
     job = JobDirectory(arguments.directory)
     try:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import secrets
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from burnish.adapters import errors
+from burnish.adapters.child import Child, ChildError
+from burnish.adapters.child_log import tail
 from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.child_log import meaning, open_log, tail
 from burnish.adapters.hosts.context import window
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import Settings
@@ -35,84 +34,30 @@ ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in
 START_TIMEOUT_S = 120.0
 
 
+@dataclass(frozen=True, slots=True)
 class EngineProcess:
     """A running child and its URL."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
-        self._process = process
-        self.url = url
+    child: Child
+    url: str
 
     @classmethod
     async def start(cls, settings: Settings, log: Path) -> EngineProcess:
-        """Start a child and wait until it serves.
+        """Start a child and wait until it serves. If that fails, no process is left.
 
-        Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter. On an error,
-        and when the caller is cancelled, no process is left behind.
+        Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter.
         """
-        with open_log(log) as stderr:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "burnish.adapters.hosts.embedded_child"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                env=for_child(),
-            )
-        child = cls(process, "")
+        command = (sys.executable, "-m", "burnish.adapters.hosts.embedded_child")
+        child = await Child.start(command, log=log, env=for_child())
         try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                child.url = await child._introduce(settings, log)
-        except TimeoutError as error:
-            await child.stop()
-            raise EngineError(
-                f"the engine did not start within {START_TIMEOUT_S:g} s; the machine may be out of memory. "
-                f"{tail(log)}"
-            ) from error
-        except BaseException:
-            await child.stop()
-            raise
-        return child
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Ask the system whether the process runs, since asyncio learns of its end a little later."""
-        if self._process.returncode is not None:
-            return False
-        try:
-            # WNOWAIT leaves the exit status for asyncio.
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        except ChildProcessError:
-            return False
-
-    async def stop(self) -> None:
-        """Kill the child: it has nothing to save."""
-        if self.alive:
-            self._process.kill()
-        await self._process.communicate()  # also closes its pipes
-
-    async def _introduce(self, settings: Settings, log: Path) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(asdict(settings)).encode() + b"\n")
-            await self._process.stdin.drain()
-        except ConnectionError:
-            pass  # it died before it read the line; its output ends, see below
-        line = await self._process.stdout.readline()
-        if not line:
-            status = await self._process.wait()
-            raise EngineError(f"the engine died while it started ({meaning(status)}). {tail(log)}")
-        result = json.loads(line)
-        if "url" in result:
-            return str(result["url"])
-        kind = getattr(errors, result["error"])
-        if kind is EngineError:
-            raise kind(f"{result['message']}. {tail(log)}")
-        raise kind(result["message"])
+            answer = await child.ask(asdict(settings), START_TIMEOUT_S)
+        except ChildError as error:
+            raise EngineError(f"while it started, the engine {error}") from error
+        if "url" in answer:
+            return cls(child, answer["url"])
+        await child.end()
+        kind, message = getattr(errors, answer["error"]), answer["message"]
+        raise kind(f"{message}. {tail(log)}" if kind is EngineError else message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +67,7 @@ class _Child:
     api: EngineApi
 
     async def stop(self) -> None:
-        await self.process.stop()
+        await self.process.child.end()  # it has nothing to save
         await self.api.close()  # last, because a request to a child that still runs opens it again
 
 
@@ -212,7 +157,7 @@ class EmbeddedHost:
 
     def processes(self) -> dict[int, int]:
         """Return version → process ID of its child."""
-        return {version: child.process.pid for version, child in self._children.items()}
+        return {version: child.process.child.pid for version, child in self._children.items()}
 
     async def _start(self, version: AdapterVersion | None) -> _Child:
         name = version.served_name if version else self.base_model
@@ -226,7 +171,9 @@ class EmbeddedHost:
             context=self._window.context,
             parallel=self._window.parallel,
             adapter=str(version.path.absolute()) if version else None,
-            converted=str(converted_path(self._state, version, self.base_digest)) if version else None,
+            converted=str(converted_path(self._state, version, self.base_digest).absolute())
+            if version
+            else None,
         )
         process = await EngineProcess.start(settings, self._state / f"engine-v{number:04d}.log")
         endpoint = Endpoint(process.url, name, number, key)
@@ -237,12 +184,12 @@ class EmbeddedHost:
     async def _forget_dead(self, number: int) -> None:
         """Drop dead children, and the child of one version in any case."""
         for version, child in list(self._children.items()):
-            if version == number or not child.process.alive:
+            if version == number or not child.process.child.alive:
                 await child.stop()
                 del self._children[version]
 
     async def _answers(self, child: _Child) -> bool:
-        if not child.process.alive:
+        if not child.process.child.alive:
             return False
         try:
             listing = await child.api.ask("GET", "/v1/models")

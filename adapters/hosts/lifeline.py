@@ -3,8 +3,8 @@
 burnish holds the other end of stdin, so the program ends with burnish, however that ends: also by kill -9. The program
 gets a process group of its own, so that its helpers end with it. Ctrl-C in burnish's terminal doesn't reach it.
 
-Writes two lines of JSON to stdout: ``{"pid"}`` or ``{"error"}`` at once, and ``{"status"}`` when the program has ended
-(negative: the signal). The program's output goes to this process's stderr. It is run as a file, and imports nothing of
+Writes a line of JSON to stdout at once: ``{"pid"}`` or ``{"error"}``. Ends as the program ends: with its status, or by
+the same signal. The program's output goes to this process's stderr. It is run as a file, and imports nothing of
 burnish, so it starts in milliseconds and stays small.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -45,8 +46,16 @@ def main(command: list[str]) -> None:
     threading.Thread(target=_end_with_stdin, args=(program,), daemon=True).start()
     status = program.wait()
     _signal(program.pid, signal.SIGKILL)  # helpers that outlived it
-    with suppress(OSError):
-        _write({"status": status})
+    _end_as(status)
+
+
+def _end_as(status: int) -> None:
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one core file is enough
+        with suppress(OSError):  # SIGKILL needs no handler
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
 
 
 def _end_with_stdin(program: subprocess.Popen[bytes]) -> None:

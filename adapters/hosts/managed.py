@@ -7,7 +7,6 @@ reconciling finds it there and loads the live version again.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -15,14 +14,16 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from burnish.adapters import durable
+from burnish.adapters.child import Child, ChildError
+from burnish.adapters.child_log import last_lines, meaning, tail
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import lifeline
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.child_log import begin, last_lines, meaning, open_log, tail, trim
 from burnish.adapters.hosts.converted import open_state
 from burnish.adapters.hosts.recipes import Recipe
 
@@ -39,7 +40,6 @@ PROGRESS_EVERY_S = 10.0
 FIRST_PAUSE_S, LIVED_S = 1.0, 60.0
 MAX_DEATHS = 5
 """In a row, after which it isn't started again."""
-TRIM_EVERY_S = 60.0
 # A port can be taken between our look and the engine's start.
 PORT_TRIES = 3
 # Beyond the lifeline's own grace.
@@ -103,8 +103,7 @@ class ManagedEngine:
         """Start the engine again whenever it has died. Returns when that is hopeless."""
         while self._process:
             began = time.monotonic()
-            while (status := await self._process.ended(TRIM_EVERY_S)) is None:
-                trim(self._log)
+            status = await self._process.wait()
             self._state = "starting"
             self._deaths = 1 if time.monotonic() - began > LIVED_S else self._deaths + 1
             self._fault = f"{self.recipe.name} died ({meaning(status)}). {tail(self._log)}"
@@ -157,8 +156,9 @@ class ManagedEngine:
         began = told = time.monotonic()
         try:
             while not await self._is_warm(api):
-                if (status := await process.ended(POLL_S)) is not None:
-                    raise EngineError(f"{name} died while it started ({meaning(status)}). {tail(self._log)}")
+                if not process.child.alive:
+                    why = meaning(await process.wait())
+                    raise EngineError(f"{name} died while it started ({why}). {tail(self._log)}")
                 now = time.monotonic()
                 if now - began > START_LIMIT_S:
                     raise EngineError(f"{name} wasn't ready within {START_LIMIT_S:g} s. {tail(self._log)}")
@@ -166,6 +166,7 @@ class ManagedEngine:
                     told = now
                     words = "; ".join(last_lines(self._log, 1))
                     logger.info("%s is starting, %.0f s so far: %s", name, now - began, words)
+                await asyncio.sleep(POLL_S)
         finally:
             await api.close()
 
@@ -185,76 +186,43 @@ class ManagedEngine:
             await process.end()
 
 
+@dataclass(frozen=True, slots=True)
 class _Process:
-    """The engine behind its lifeline."""
+    """The engine behind its lifeline, which ends as the engine ends."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.pid = 0
-        """The engine's own."""
-        self._status: asyncio.Task[int] | None = None
+    child: Child
+    """The lifeline."""
+    pid: int
+    """The engine's own."""
 
     @classmethod
     async def start(cls, recipe: Recipe, port: int, log: Path) -> _Process:
         """Raises EngineError if the program can't be run."""
-        with open_log(log) as output:
-            begin(output, recipe.command(port))
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-S", "-P", "-E", str(Path(lifeline.__file__)), *recipe.command(port)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=output,
-                env=dict(recipe.environment),
-            )
-        started = cls(process)
+        command = (sys.executable, "-S", "-P", "-E", lifeline.__file__, *recipe.command(port))
+        grace_s = lifeline.GRACE_S + END_LIMIT_S
+        child = await Child.start(command, log=log, env=recipe.environment, cwd=None, grace_s=grace_s)
         try:
-            line = await started._line()
-            if "pid" not in line:
-                raise EngineError(
-                    f"{recipe.program[0]} can't be run: {line.get('error', 'burnish has no process left')}"
-                )
-            started.pid = line["pid"]
-            started._status = asyncio.get_running_loop().create_task(started._wait())
-        except BaseException:
-            await started.end()
-            raise
-        return started
+            answer = await child.ask()
+        except ChildError as error:
+            raise EngineError(f"{recipe.name} {error}") from error
+        if "pid" not in answer:
+            await child.end()
+            raise EngineError(f"{recipe.program[0]} can't be run: {answer['error']}")
+        return cls(child, answer["pid"])
 
-    async def ended(self, within_s: float) -> int | None:
-        """Wait for the engine's end; return its status, None if it still runs. Negative: the signal."""
-        assert self._status
-        done, _ = await asyncio.wait({self._status}, timeout=within_s)
-        return self._status.result() if done else None
+    async def wait(self) -> int:
+        """Wait for the engine's end; return its status. Negative: the signal."""
+        return self._without_helpers(await self.child.wait())
 
     async def end(self) -> None:
         """Let go of the lifeline, and wait until the engine and its helpers are gone."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(lifeline.GRACE_S + END_LIMIT_S):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            self._kill_group()
-        if self._status:
-            await self._status
-        await self._process.communicate()  # also closes its pipes
+        self._without_helpers(await self.child.end())
 
-    async def _wait(self) -> int:
-        line = await self._line()
-        if "status" in line:
-            return int(line["status"])
-        self._kill_group()  # the lifeline itself was killed
-        return -int(signal.SIGKILL)
-
-    async def _line(self) -> dict[str, Any]:
-        assert self._process.stdout
-        found: dict[str, Any] = json.loads(await self._process.stdout.readline() or b"{}")
-        return found
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+    def _without_helpers(self, status: int) -> int:
+        if status == -signal.SIGKILL:  # perhaps the lifeline itself was killed, which ends them otherwise
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        return status
 
 
 def _free_port() -> int:

@@ -51,7 +51,7 @@ class Rewards:
         self._shelf = Shelf(data_dir / "rewards")
         self._jobs = data_dir / "jobs"
         self._follower = Follower(log, self._active, on_rewarded)
-        self._foreign = ForeignModel(foreign) if foreign else None
+        self._foreign = ForeignModel(foreign, data_dir / "reward-model.log") if foreign else None
         self._started_at = time.time()
         self._kept: Kept | None = None
         self._fault: str | None = None

@@ -20,6 +20,8 @@ OWN_NAMES = (
     "engine",
     "lock",
     "server.json",
+    "litellm.log*",
+    "reward-model.log*",
     connection.FOLDER,
     FILE,
 )

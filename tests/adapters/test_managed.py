@@ -16,8 +16,9 @@ import httpx
 import psutil
 import pytest
 
+from burnish.adapters import child_log
 from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts import child_log, managed
+from burnish.adapters.hosts import managed
 from burnish.adapters.hosts.managed import MAX_DEATHS, ManagedEngine
 from burnish.adapters.hosts.recipes import Recipe
 from tests.support.patience import within

@@ -208,7 +208,7 @@ def test_a_merged_model_answers_as_the_adapter_does(tiny: Path, tmp_path: Path) 
                 )
             return str(response.raise_for_status().json()["choices"][0]["text"])
         finally:
-            await process.stop()
+            await process.child.end()
 
     async def answers() -> list[str]:
         served = ((tmp_path / "merged.gguf", None), (tiny, tmp_path / "lora.gguf"), (tiny, None))
@@ -359,7 +359,7 @@ async def test_a_killed_child_is_an_error_and_leaves_no_file(slow: dict[str, Pat
     async def kill() -> None:
         os.kill(await merging_child(tmp_path), signal.SIGKILL)
 
-    with pytest.raises(EngineError, match="ended with status -9; the machine may be out of memory"):
+    with pytest.raises(EngineError, match=r"into .* ended \(killed, most likely because memory ran out"):
         await asyncio.gather(ensure_merged(version, slow["base"], tmp_path / "merged.gguf"), kill())
     assert not names(tmp_path)
 

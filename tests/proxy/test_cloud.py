@@ -89,7 +89,7 @@ def interpreter(tmp_path: Path, broken: Path) -> Path:
         ),
         (
             silent,
-            r"litellm ended while it started .status 0.\. Its log .*litellm.log ends with: out of memory",
+            r"while it started, litellm ended .status 0.\. Its log .*litellm.log ends with: out of memory",
         ),
     ],
 )
