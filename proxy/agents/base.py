@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
+
+from burnish.proxy.client_headers import KEY_HEADER
 
 Mode = Literal["prompt", "reactions", "command"]
 Keys = tuple[str | int, ...]
 """A path through nested settings."""
 OPENAI_KEY = "OPENAI_API_KEY"
 """Environment variable in which most agents look for the upstream's key."""
+IN_ENVIRONMENT = f"{OPENAI_KEY} in its environment"
 BURNISH_KEY = "BURNISH_API_KEY"
 """Environment variable in which burnish's commands look for burnish's key."""
 
@@ -42,6 +45,11 @@ class Place:
     def api(self) -> str:
         """Root of the OpenAI-compatible API."""
         return f"{self.url}/v1"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers with burnish's key, if the agent sends the upstream's key in the usual place."""
+        return {KEY_HEADER: self.key} if self.own_credentials and self.key else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,46 +102,45 @@ class Remote(Protocol):
         ...
 
 
-class Agent(Protocol):
+@dataclass(frozen=True, slots=True)
+class Agent:
     """A program that uses models."""
 
-    name: ClassVar[str]
+    name: str
     """Name on the command line."""
-    title: ClassVar[str]
-    program: ClassVar[str]
+    title: str
+    program: str
     """Its command in a shell."""
-    rating: ClassVar[str]
+    changes: Callable[[Place, Home], Sequence[Change]] = lambda place, home: ()
+    """The changes that make it use burnish; none if the user must make them by hand."""
+    rating: str = "/rl good"
     """The text that rates an answer in this agent."""
-    choice: ClassVar[str] = ""
+    choice: str = ""
     """What it shows after an answer if ``feedback.mode`` is "prompt"; "": it can't show a choice."""
-    sends_tokens: ClassVar[int] = 20_000
+    sends_tokens: int = 20_000
     """About how long its first request is, with its tools: an estimate, since versions differ."""
-    own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment"
-    """Where the agent gets its own key from."""
-
-    imports: ClassVar[bool] = False
+    own_key: str = IN_ENVIRONMENT
+    """Where the agent gets its own key from; "": ``steps`` say it."""
+    steps: Callable[[Place], str] = lambda place: ""
+    """Instructions for the steps that the user must do by hand; "" if there are none."""
+    remote: Callable[[Home], Remote | None] = lambda home: None
+    """The running agent, if it has an API for its settings and the user gave a key for it."""
+    imports: bool = False
     """Whether the user must import the written files in the agent, so that they connect nothing by themselves."""
-    key_help: ClassVar[str] = ""
+    key_help: str = ""
     """How to give the key for its API."""
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Return the changes that make the agent use burnish; none if the user must make them by hand."""
-        return ()
-
-    def remote(self, home: Home) -> Remote | None:
-        """Return the running agent, if it has an API for its settings and the user gave a key for it."""
-        return None
 
     def installed(self, home: Home) -> bool:
         """Return True if its command or its folder of settings is there."""
         if shutil.which(self.program, path=home.env.get("PATH", "")):
             return True
-        settings = self.changes(Place(""), home)[:1]
+        settings = () if self.imports else self.changes(Place(""), home)[:1]
         return any(change.path.parent.is_dir() for change in settings)
 
     def by_hand(self, place: Place) -> str:
-        """Return instructions for the steps that the user must do by hand; "" if there are none."""
-        return f"It uses its own key: {self.own_key}" if place.own_credentials else ""
+        """Return everything that the user must know or do."""
+        own = f"It uses its own key: {self.own_key}" if place.own_credentials and self.own_key else ""
+        return "\n".join(filter(None, (self.steps(place), own)))
 
 
 EMBEDDED = "embedded:"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from burnish.proxy.agents.base import BURNISH_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import BURNISH_KEY, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
@@ -28,38 +28,29 @@ disable-model-invocation: true
 """
 
 
-class ClaudeCode(Agent):
-    name: ClassVar[str] = "claude-code"
-    title: ClassVar[str] = "Claude Code"
-    program: ClassVar[str] = "claude"
-    rating: ClassVar[str] = "/rl good"
-    sends_tokens: ClassVar[int] = 24_000
-    choice: ClassVar[str] = "a line with the keys + (good) and - (bad)"
-    own_key: ClassVar[str] = f"its login, or {OWN_KEY} in its environment"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """A hook answers ``/rl`` without the model; with the mode "prompt" two more offer a choice after an answer."""
-        folder = home.named("CLAUDE_CONFIG_DIR", ".claude")
-        env = {"ANTHROPIC_BASE_URL": place.url}
-        if place.renames:
-            env |= dict.fromkeys(MODELS, place.model)
-        if not place.own_credentials:
-            # A key in the shell is for Anthropic; don't send it to another upstream.
-            env |= {TOKEN: place.key or ANY_KEY, OWN_KEY: ""}
-        elif place.key:
-            env["ANTHROPIC_CUSTOM_HEADERS"] = f"{KEY_HEADER}: {place.key}"
-        if place.key:
-            env[BURNISH_KEY] = place.key  # for the hook
-        command = {"type": "command", "command": place.hook, "timeout": 20}
-        hooks: dict[str, dict[str, Any]] = {"UserPromptExpansion": {"matcher": "rl", "hooks": [command]}}
-        if place.mode == "prompt":
-            hooks |= {"Stop": {"hooks": [command]}, "UserPromptSubmit": {"hooks": [command]}}
-        entries = [(("env", name), value) for name, value in env.items()]
-        return (
-            Settings(
-                folder / "settings.json",
-                Json(),
-                [*entries, *((("hooks", event, END), hook) for event, hook in hooks.items())],
-            ),
-            OwnFile(folder / "commands" / "rl.md", COMMAND),
-        )
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    """A hook answers ``/rl`` without the model; with the mode "prompt" two more offer a choice after an answer."""
+    folder = home.named("CLAUDE_CONFIG_DIR", ".claude")
+    env = {"ANTHROPIC_BASE_URL": place.url}
+    if place.renames:
+        env |= dict.fromkeys(MODELS, place.model)
+    if not place.own_credentials:
+        # A key in the shell is for Anthropic; don't send it to another upstream.
+        env |= {TOKEN: place.key or ANY_KEY, OWN_KEY: ""}
+    elif place.key:
+        env["ANTHROPIC_CUSTOM_HEADERS"] = f"{KEY_HEADER}: {place.key}"
+    if place.key:
+        env[BURNISH_KEY] = place.key  # for the hook
+    command = {"type": "command", "command": place.hook, "timeout": 20}
+    hooks: dict[str, dict[str, Any]] = {"UserPromptExpansion": {"matcher": "rl", "hooks": [command]}}
+    if place.mode == "prompt":
+        hooks |= {"Stop": {"hooks": [command]}, "UserPromptSubmit": {"hooks": [command]}}
+    entries = [(("env", name), value) for name, value in env.items()]
+    return (
+        Settings(
+            folder / "settings.json",
+            Json(),
+            [*entries, *((("hooks", event, END), hook) for event, hook in hooks.items())],
+        ),
+        OwnFile(folder / "commands" / "rl.md", COMMAND),
+    )

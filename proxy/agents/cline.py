@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from burnish.proxy.agents.base import Agent, Change, Home, Place
+from burnish.proxy.agents.base import Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
-from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY
 
 PROVIDER = "openai-compatible"
 VERSION = 1
@@ -17,23 +17,17 @@ UPDATED_AT = "2026-01-01T00:00:00.000Z"
 """Cline requires a date, and updates it at each use."""
 
 
-class Cline(Agent):
-    name: ClassVar[str] = "cline"
-    title: ClassVar[str] = "Cline"
-    program: ClassVar[str] = "cline"
-    rating: ClassVar[str] = "/rl good"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        data = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
-        settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
-        if not place.own_credentials:
-            settings["apiKey"] = place.key or ANY_KEY
-        elif place.key:
-            settings["headers"] = {KEY_HEADER: place.key}
-        provider = {"settings": settings, "updatedAt": UPDATED_AT, "tokenSource": "manual"}
-        entries: list[tuple[tuple[str, ...], Any]] = [
-            (("version",), VERSION),
-            (("lastUsedProvider",), PROVIDER),
-            (("providers", PROVIDER), provider),
-        ]
-        return (Settings(data / "settings" / "providers.json", Json(), entries),)
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    data = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
+    settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
+    if not place.own_credentials:
+        settings["apiKey"] = place.key or ANY_KEY
+    elif place.headers:
+        settings["headers"] = place.headers
+    provider = {"settings": settings, "updatedAt": UPDATED_AT, "tokenSource": "manual"}
+    entries: list[tuple[tuple[str, ...], Any]] = [
+        (("version",), VERSION),
+        (("lastUsedProvider",), PROVIDER),
+        (("providers", PROVIDER), provider),
+    ]
+    return (Settings(data / "settings" / "providers.json", Json(), entries),)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from burnish.proxy import user_files
-from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import OPENAI_KEY, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json, Toml
 from burnish.proxy.client_headers import KEY_HEADER
@@ -15,27 +15,18 @@ from burnish.proxy.client_headers import KEY_HEADER
 PROVIDER = ("model_providers", "burnish")
 
 
-class Codex(Agent):
-    name: ClassVar[str] = "codex"
-    title: ClassVar[str] = "Codex"
-    program: ClassVar[str] = "codex"
-    rating: ClassVar[str] = "a space, then /rl good"
-    own_key: ClassVar[str] = (
-        f"{OPENAI_KEY} in its environment, or the key of an earlier codex login --with-api-key"
-    )
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Codex speaks only the Responses API."""
-        folder = home.named("CODEX_HOME", ".codex")
-        provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}
-        if place.own_credentials and not home.env.get(OPENAI_KEY) and _has_stored_key(folder):
-            provider["requires_openai_auth"] = True
-        elif place.own_credentials:
-            provider["env_key"] = OPENAI_KEY
-        if place.key:
-            provider["http_headers"] = {KEY_HEADER: place.key}
-        entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
-        return (Settings(folder / "config.toml", Toml(), entries),)
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    """Codex speaks only the Responses API."""
+    folder = home.named("CODEX_HOME", ".codex")
+    provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}
+    if place.own_credentials and not home.env.get(OPENAI_KEY) and _has_stored_key(folder):
+        provider["requires_openai_auth"] = True
+    elif place.own_credentials:
+        provider["env_key"] = OPENAI_KEY
+    if place.key:
+        provider["http_headers"] = {KEY_HEADER: place.key}
+    entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
+    return (Settings(folder / "config.toml", Toml(), entries),)
 
 
 def _has_stored_key(folder: Path) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import OPENAI_KEY, Change, Home, Place
 from burnish.proxy.agents.yaml_items import YamlItem, scalar
 from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
@@ -13,26 +12,20 @@ ROLES = ("chat", "edit", "apply")
 HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"
 
 
-class Continue(Agent):
-    name: ClassVar[str] = "continue"
-    title: ClassVar[str] = "Continue"
-    program: ClassVar[str] = "cn"
-    rating: ClassVar[str] = "/rl good"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        own = f"${{{{ secrets.{OPENAI_KEY} }}}}"
-        key = own if place.own_credentials else scalar(place.key or ANY_KEY)
-        # As cn itself writes them, which it does where it finds a key of Anthropic's at its first start.
-        lines = [
-            "- name: burnish",
-            "  provider: openai",
-            f"  model: {scalar(place.model)}",
-            f"  apiBase: {place.api}",
-            f"  apiKey: {key}",
-            "  roles:",
-            *(f"    - {role}" for role in ROLES),
-        ]
-        if place.own_credentials and place.key:
-            lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {scalar(place.key)}"]
-        path = home.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
-        return (YamlItem(path, lines, key="models", head=HEAD),)
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    own = f"${{{{ secrets.{OPENAI_KEY} }}}}"
+    key = own if place.own_credentials else scalar(place.key or ANY_KEY)
+    # As cn itself writes them, which it does where it finds a key of Anthropic's at its first start.
+    lines = [
+        "- name: burnish",
+        "  provider: openai",
+        f"  model: {scalar(place.model)}",
+        f"  apiBase: {place.api}",
+        f"  apiKey: {key}",
+        "  roles:",
+        *(f"    - {role}" for role in ROLES),
+    ]
+    if place.own_credentials and place.key:
+        lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {scalar(place.key)}"]
+    path = home.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
+    return (YamlItem(path, lines, key="models", head=HEAD),)

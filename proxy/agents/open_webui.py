@@ -1,5 +1,7 @@
 """Open WebUI: a connection and two functions in its database, by its API or by hand.
 
+With the key of an administrator, burnish uses the API. Without one, it writes a file to import, and says what to set.
+
 The filter ``answers`` notes the ID of each answer, and the event function ``ratings`` sends thumbs to burnish.
 Open WebUI takes one kind of function a file, so there are two.
 """
@@ -7,17 +9,16 @@ Open WebUI takes one kind of function a file, so there are two.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 
-from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import OPENAI_KEY, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile
-from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY
 from burnish.proxy.errors import ConfigError
 
 SOURCES = Path(__file__).parent / "open_webui_functions"
@@ -28,48 +29,37 @@ HEADERS = {"x-burnish-user": "{{USER_EMAIL}}", "x-burnish-session": "{{CHAT_ID}}
 """Open WebUI fills them in, and thus keeps its users' ratings and chats apart."""
 URL, KEY = "OPEN_WEBUI_URL", "OPEN_WEBUI_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8080"
+KEY_HELP = f"Set {KEY} to an administrator's key, and {URL} unless it is at {DEFAULT_URL}"
 LIMIT_S = 60.0
 """It loads a function before it answers, and lists the models of all connections."""
 
 
-class OpenWebUI(Agent):
-    """Open WebUI: with a key of an administrator by its API; otherwise a file to import, and what to set."""
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    """Without a key, write the file that Open WebUI imports."""
+    if KEY in home.env:
+        return ()
+    return (OwnFile(_import_file(home), json.dumps(exported(place, key=place.key), indent=1) + "\n"),)
 
-    name: ClassVar[str] = "open-webui"
-    title: ClassVar[str] = "Open WebUI"
-    program: ClassVar[str] = "open-webui"
-    rating: ClassVar[str] = "👍 or 👎 below it, or /rl good"
-    sends_tokens: ClassVar[int] = 0
-    imports: ClassVar[bool] = True
-    key_help: ClassVar[str] = f"Set {KEY} to an administrator's key, and {URL} unless it is at {DEFAULT_URL}"
 
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Without a key, write the file that Open WebUI imports."""
-        if KEY in home.env:
-            return ()
-        return (OwnFile(_import_file(home), json.dumps(exported(place, key=place.key), indent=1) + "\n"),)
+def remote(home: Home) -> OpenWebUIServer | None:
+    key = home.env.get(KEY)
+    return OpenWebUIServer(home.env.get(URL, DEFAULT_URL), key) if key else None
 
-    def remote(self, home: Home) -> OpenWebUIServer | None:
-        key = home.env.get(KEY)
-        return OpenWebUIServer(home.env.get(URL, DEFAULT_URL), key) if key else None
 
-    def installed(self, home: Home) -> bool:
-        return shutil.which(self.program, path=home.env.get("PATH", "")) is not None
-
-    def by_hand(self, place: Place) -> str:
-        home = Home()
-        if KEY in home.env:
-            return ""
-        key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or ANY_KEY
-        return (
-            "In Open WebUI, Admin Panel:\n"
-            "1. Settings → Connections → OpenAI API → +, with\n"
-            f"     URL      {place.api}\n     key      {key}\n     headers  {json.dumps(_headers(place))}\n"
-            f"2. Functions → Import: {_import_file(home)}. Switch both functions on,\n"
-            '   and in the menu of "burnish: answers" Global. Then 👍 and 👎 reach burnish.\n'
-            f"With an administrator's key burnish does all of it: {KEY}=sk-… burnish connect open-webui\n"
-            f"(Open WebUI is looked for at {DEFAULT_URL}; {URL} names another place.)"
-        )
+def steps(place: Place) -> str:
+    home = Home()
+    if KEY in home.env:
+        return ""
+    key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or ANY_KEY
+    return (
+        "In Open WebUI, Admin Panel:\n"
+        "1. Settings → Connections → OpenAI API → +, with\n"
+        f"     URL      {place.api}\n     key      {key}\n     headers  {json.dumps(HEADERS | place.headers)}\n"
+        f"2. Functions → Import: {_import_file(home)}. Switch both functions on,\n"
+        '   and in the menu of "burnish: answers" Global. Then 👍 and 👎 reach burnish.\n'
+        f"With an administrator's key burnish does all of it: {KEY}=sk-… burnish connect open-webui\n"
+        f"(Open WebUI is looked for at {DEFAULT_URL}; {URL} names another place.)"
+    )
 
 
 class OpenWebUIServer:
@@ -116,7 +106,7 @@ class OpenWebUIServer:
             if url != api
         ]
         if place:
-            mine = {"enable": True, "headers": _headers(place)}
+            mine = {"enable": True, "headers": HEADERS | place.headers}
             others.append((api, place.key or ANY_KEY, mine))
         body = {
             "ENABLE_OPENAI_API": bool(place) or config["ENABLE_OPENAI_API"],
@@ -154,10 +144,6 @@ def exported(place: Place, *, key: str | None = None) -> list[dict[str, Any]]:
         kind = "filter" if id == FILTER else "event"
         found.append({"id": id, "name": front["title"], "type": kind, "content": source, "meta": meta})
     return found
-
-
-def _headers(place: Place) -> dict[str, str]:
-    return HEADERS | ({KEY_HEADER: place.key} if place.own_credentials and place.key else {})
 
 
 def _import_file(home: Home) -> Path:

@@ -7,49 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from burnish.proxy import user_files
-from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import OPENAI_KEY, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Scratch, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
-from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY
 
 PLUGIN = Path(__file__).parent / "openclaw_plugin"
 SENT = "sent.json"
 """The plugin's record of the answers in each message."""
 
 
-class OpenClaw(Agent):
-    name: ClassVar[str] = "openclaw"
-    title: ClassVar[str] = "OpenClaw"
-    program: ClassVar[str] = "openclaw"
-    rating: ClassVar[str] = "/rl good"
-    choice: ClassVar[str] = "two buttons, 👍 and 👎, in channels that have buttons"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        settings = _file(home)
-        folder = settings.parent / "burnish"
-        provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
-        provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.key or ANY_KEY
-        if place.own_credentials and place.key:
-            provider["headers"] = {KEY_HEADER: place.key}
-        provider["models"] = [{"id": place.model, "name": "burnish"}]
-        entries: list[tuple[tuple[str | int, ...], Any]] = [
-            (("models", "providers", "burnish"), provider),
-            (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
-        ]
-        if place.mode == "command":
-            return (Settings(settings, Json(), entries),)
-        entries += [
-            (("plugins", "load", "paths", END), str(folder)),
-            (("plugins", "entries", "burnish"), _plugin(place)),
-        ]
-        if _allows_only_some(settings):
-            entries.append((("plugins", "allow", END), "burnish"))
-        plugin = [OwnFile(folder / each.name, each.read_text("utf-8")) for each in sorted(PLUGIN.iterdir())]
-        return (Settings(settings, Json(), entries), *plugin, Scratch(folder / SENT))
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    settings = _file(home)
+    folder = settings.parent / "burnish"
+    provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
+    provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.key or ANY_KEY
+    if place.headers:
+        provider["headers"] = place.headers
+    provider["models"] = [{"id": place.model, "name": "burnish"}]
+    entries: list[tuple[tuple[str | int, ...], Any]] = [
+        (("models", "providers", "burnish"), provider),
+        (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
+    ]
+    if place.mode == "command":
+        return (Settings(settings, Json(), entries),)
+    entries += [
+        (("plugins", "load", "paths", END), str(folder)),
+        (("plugins", "entries", "burnish"), _plugin(place)),
+    ]
+    if _allows_only_some(settings):
+        entries.append((("plugins", "allow", END), "burnish"))
+    plugin = [OwnFile(folder / each.name, each.read_text("utf-8")) for each in sorted(PLUGIN.iterdir())]
+    return (Settings(settings, Json(), entries), *plugin, Scratch(folder / SENT))
 
 
 def _allows_only_some(settings: Path) -> bool:

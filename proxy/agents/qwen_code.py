@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from burnish.proxy.agents.base import BURNISH_KEY, OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import BURNISH_KEY, OPENAI_KEY, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
-from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY
 
 # The command sends a message, which burnish answers itself.
 NO_KEY = "BURNISH_ANY_KEY"
@@ -21,29 +21,23 @@ description: Rate the last answer (burnish)
 """
 
 
-class QwenCode(Agent):
-    name: ClassVar[str] = "qwen-code"
-    title: ClassVar[str] = "Qwen Code"
-    program: ClassVar[str] = "qwen"
-    rating: ClassVar[str] = "/rl good"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        folder = home.named("QWEN_HOME", ".qwen")
-        model: dict[str, Any] = {"id": place.model, "name": "burnish", "baseUrl": place.api}
-        # Qwen Code requires a key, in a variable. A placeholder must not be in BURNISH_API_KEY, because a burnish that
-        # is started in the same shell would use it.
-        variable = BURNISH_KEY if place.key else NO_KEY
-        model["envKey"] = OPENAI_KEY if place.own_credentials else variable
-        if place.own_credentials and place.key:
-            model["generationConfig"] = {"customHeaders": {KEY_HEADER: place.key}}
-        entries: list[tuple[tuple[str | int, ...], Any]] = [
-            (("modelProviders", "openai", END), model),
-            (("security", "auth", "selectedType"), "openai"),
-            (("model", "name"), place.model),
-        ]
-        if not place.own_credentials:
-            entries.append((("env", variable), place.key or ANY_KEY))
-        return (
-            Settings(folder / "settings.json", Json(), entries),
-            OwnFile(folder / "commands" / "rl.md", COMMAND),
-        )
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    folder = home.named("QWEN_HOME", ".qwen")
+    model: dict[str, Any] = {"id": place.model, "name": "burnish", "baseUrl": place.api}
+    # Qwen Code requires a key, in a variable. A placeholder must not be in BURNISH_API_KEY, because a burnish that
+    # is started in the same shell would use it.
+    variable = BURNISH_KEY if place.key else NO_KEY
+    model["envKey"] = OPENAI_KEY if place.own_credentials else variable
+    if place.headers:
+        model["generationConfig"] = {"customHeaders": place.headers}
+    entries: list[tuple[tuple[str | int, ...], Any]] = [
+        (("modelProviders", "openai", END), model),
+        (("security", "auth", "selectedType"), "openai"),
+        (("model", "name"), place.model),
+    ]
+    if not place.own_credentials:
+        entries.append((("env", variable), place.key or ANY_KEY))
+    return (
+        Settings(folder / "settings.json", Json(), entries),
+        OwnFile(folder / "commands" / "rl.md", COMMAND),
+    )
