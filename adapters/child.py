@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Child:
         command: Sequence[str],
         *,
         log: Path | None = None,
-        env: Mapping[str, str] | None = None,
+        env: dict[str, str] | None = None,
         cwd: str | Path | None = "/",
         pass_fds: Sequence[int] = (),
         grace_s: float = 0.0,

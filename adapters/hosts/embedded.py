@@ -34,40 +34,32 @@ ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in
 START_TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineProcess:
-    """A running child and its URL."""
+async def start_engine(settings: Settings, log: Path) -> tuple[Child, str]:
+    """Start a child and wait until it serves; return it and its URL. If that fails, no process is left.
 
-    child: Child
-    url: str
-
-    @classmethod
-    async def start(cls, settings: Settings, log: Path) -> EngineProcess:
-        """Start a child and wait until it serves. If that fails, no process is left.
-
-        Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter.
-        """
-        command = (sys.executable, "-m", "burnish.adapters.hosts.embedded_child")
-        child = await Child.start(command, log=log, env=for_child())
-        try:
-            answer = await child.ask(asdict(settings), START_TIMEOUT_S)
-        except ChildError as error:
-            raise EngineError(f"while it started, the engine {error}") from error
-        if "url" in answer:
-            return cls(child, answer["url"])
-        await child.end()
-        kind, message = getattr(errors, answer["error"]), answer["message"]
-        raise kind(f"{message}. {tail(log)}" if kind is EngineError else message)
+    Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter.
+    """
+    command = (sys.executable, "-m", "burnish.adapters.hosts.embedded_child")
+    child = await Child.start(command, log=log, env=for_child())
+    try:
+        answer = await child.ask(asdict(settings), START_TIMEOUT_S)
+    except ChildError as error:
+        raise EngineError(f"while it started, the engine {error}") from error
+    if "url" in answer:
+        return child, answer["url"]
+    await child.end()
+    kind, message = getattr(errors, answer["error"]), answer["message"]
+    raise kind(f"{message}. {tail(log)}" if kind is EngineError else message)
 
 
 @dataclass(frozen=True, slots=True)
-class _Child:
-    process: EngineProcess
+class _Engine:
+    process: Child
     endpoint: Endpoint
     api: EngineApi
 
     async def stop(self) -> None:
-        await self.process.child.end()  # it has nothing to save
+        await self.process.end()  # it has nothing to save
         await self.api.close()  # last, because a request to a child that still runs opens it again
 
 
@@ -99,7 +91,7 @@ class EmbeddedHost:
         self._model = model_path
         self._state = state_dir
         self._threads = threads or default_threads()
-        self._children: dict[int, _Child] = {}
+        self._children: dict[int, _Engine] = {}
         self._lock = asyncio.Lock()
         open_state(state_dir)
 
@@ -157,9 +149,9 @@ class EmbeddedHost:
 
     def processes(self) -> dict[int, int]:
         """Return version → process ID of its child."""
-        return {version: child.process.child.pid for version, child in self._children.items()}
+        return {version: child.process.pid for version, child in self._children.items()}
 
-    async def _start(self, version: AdapterVersion | None) -> _Child:
+    async def _start(self, version: AdapterVersion | None) -> _Engine:
         name = version.served_name if version else self.base_model
         number = version.number if version else BASE_VERSION
         key = secrets.token_urlsafe(32)
@@ -175,21 +167,21 @@ class EmbeddedHost:
             if version
             else None,
         )
-        process = await EngineProcess.start(settings, self._state / f"engine-v{number:04d}.log")
-        endpoint = Endpoint(process.url, name, number, key)
+        process, url = await start_engine(settings, self._state / f"engine-v{number:04d}.log")
+        endpoint = Endpoint(url, name, number, key)
         if version:
             endpoint = replace(endpoint, fields=ADAPTER_ON, without_adapter=ADAPTER_OFF)
-        return _Child(process, endpoint, EngineApi(process.url, key))
+        return _Engine(process, endpoint, EngineApi(url, key))
 
     async def _forget_dead(self, number: int) -> None:
         """Drop dead children, and the child of one version in any case."""
         for version, child in list(self._children.items()):
-            if version == number or not child.process.child.alive:
+            if version == number or not child.process.alive:
                 await child.stop()
                 del self._children[version]
 
-    async def _answers(self, child: _Child) -> bool:
-        if not child.process.child.alive:
+    async def _answers(self, child: _Engine) -> bool:
+        if not child.process.alive:
             return False
         try:
             listing = await child.api.ask("GET", "/v1/models")

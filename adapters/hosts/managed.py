@@ -200,7 +200,7 @@ class _Process:
         """Raises EngineError if the program can't be run."""
         command = (sys.executable, "-S", "-P", "-E", lifeline.__file__, *recipe.command(port))
         grace_s = lifeline.GRACE_S + END_LIMIT_S
-        child = await Child.start(command, log=log, env=recipe.environment, cwd=None, grace_s=grace_s)
+        child = await Child.start(command, log=log, env=dict(recipe.environment), cwd=None, grace_s=grace_s)
         try:
             answer = await child.ask()
         except ChildError as error:

@@ -30,7 +30,7 @@ from burnish.adapters.errors import (
     IncompatibleAdapter,
     LostInRounding,
 )
-from burnish.adapters.hosts.embedded import EngineProcess
+from burnish.adapters.hosts.embedded import start_engine
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.merging import Merged, ensure_merged
@@ -199,16 +199,16 @@ def test_a_merged_model_answers_as_the_adapter_does(tiny: Path, tmp_path: Path) 
             adapter=adapter and str(lora),
             converted=adapter and str(adapter),
         )
-        process = await EngineProcess.start(settings, tmp_path / "log.txt")
+        process, url = await start_engine(settings, tmp_path / "log.txt")
         body = {"prompt": "What is tea?", "temperature": 0, "max_tokens": 24}
         try:
-            async with httpx.AsyncClient(base_url=process.url, trust_env=False, timeout=LIMIT_S) as http:
+            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=LIMIT_S) as http:
                 response = await http.post(
                     "/v1/completions", json=body, headers={"Authorization": "Bearer key"}
                 )
             return str(response.raise_for_status().json()["choices"][0]["text"])
         finally:
-            await process.child.end()
+            await process.end()
 
     async def answers() -> list[str]:
         served = ((tmp_path / "merged.gguf", None), (tiny, tmp_path / "lora.gguf"), (tiny, None))
