@@ -84,24 +84,13 @@ class Child:
 
         After an error, and if the caller is cancelled, no process is left.
         """
-        try:
-            async with self._exchange, asyncio.timeout(limit_s):
-                if line := await self._answer(request):
-                    return dict(json.loads(line))
-                status = await self._process.wait()
-        except TimeoutError as error:
-            await self.end()
-            raise ChildError(
-                f"didn't answer within {limit_s:g} s; the machine may be busy or out of memory{self._tail}"
-            ) from error
-        except ValueError as error:
-            await self.end()
-            raise ChildError(f"gave an answer that can't be read: {error}{self._tail}") from error
-        except BaseException:
-            await self.end()
-            raise
-        await self.end()
-        raise ChildError(f"ended ({meaning(status)}){self._tail}")
+        async with self._exchange:
+            try:
+                return await self._answer(request, limit_s)
+            except BaseException:
+                await self._stop()
+                await self._process.communicate()  # closes its pipes
+                raise
 
     async def wait(self) -> int:
         """Return the status with which it ends (negative: the signal). Until then, its log doesn't grow too long."""
@@ -114,6 +103,12 @@ class Child:
 
     async def end(self) -> int:
         """End it, if it still runs; return its status. ``ask`` raises ChildError then."""
+        status = await self._stop()
+        async with self._exchange:
+            await self._process.communicate()  # closes its pipes
+        return status
+
+    async def _stop(self) -> int:
         if self._grace_s:
             self._stdin.close()
             with suppress(TimeoutError):
@@ -122,18 +117,26 @@ class Child:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
-        await self._process.wait()
-        async with self._exchange:
-            await self._process.communicate()  # closes its pipes
         return await self._process.wait()
 
-    async def _answer(self, request: object) -> bytes:
-        if request is not None:
-            # It may end before it reads the line (uvloop raises RuntimeError). Its output ends then, too.
-            with suppress(ConnectionError, RuntimeError):
-                self._stdin.write(json.dumps(request).encode() + b"\n")
-                await self._stdin.drain()
-        return await self._stdout.readline()
+    async def _answer(self, request: object, limit_s: float | None) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(limit_s):
+                if request is not None:
+                    # It may end before it reads the line (uvloop raises RuntimeError). Its output ends then, too.
+                    with suppress(ConnectionError, RuntimeError):
+                        self._stdin.write(json.dumps(request).encode() + b"\n")
+                        await self._stdin.drain()
+                if line := await self._stdout.readline():
+                    return dict(json.loads(line))
+                status = await self._process.wait()
+        except TimeoutError as error:
+            raise ChildError(
+                f"didn't answer within {limit_s:g} s; the machine may be busy or out of memory{self._tail}"
+            ) from error
+        except (ValueError, TypeError) as error:
+            raise ChildError(f"gave an answer that can't be read: {error}{self._tail}") from error
+        raise ChildError(f"ended ({meaning(status)}){self._tail}")
 
     @property
     def _tail(self) -> str:

@@ -72,6 +72,16 @@ async def test_a_cancelled_caller_leaves_no_process(tmp_path: Path) -> None:
     assert not psutil.pid_exists(child.pid)
 
 
+async def test_a_caller_that_gives_up_in_the_queue_harms_nobody(tmp_path: Path) -> None:
+    child = await started(tmp_path)
+    first, second = asyncio.ensure_future(child.ask(1)), asyncio.ensure_future(child.ask(2))
+    await asyncio.sleep(0)
+    second.cancel()
+    assert await first == {"answer": 1}
+    assert await child.ask(3) == {"answer": 3}
+    await child.end()
+
+
 async def test_ending_it_ends_what_waits_for_its_answer(tmp_path: Path) -> None:
     child = await started(tmp_path)
     asking = asyncio.ensure_future(child.ask("wait"))
