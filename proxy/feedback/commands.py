@@ -3,7 +3,7 @@
 A command must be the whole last human turn. Text that clients wrap around it is removed. With any other text around
 it, the command is only a quotation, or part of a file.
 
-Wrappers of an exact pattern are known (``log.people``). Any other block ``<tag>…</tag>`` before a command may hold a
+Wrappers of an exact pattern are known (``people``). Any other block ``<tag>…</tag>`` before a command may hold a
 document, which may close the tag itself. So it ends at the last closing tag of its name, and what remains must be one
 line. So must a command beside another part, or inside a wrapper around the person's own words.
 """

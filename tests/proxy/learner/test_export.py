@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.adapters.manifest import Manifest
-from burnish.proxy.learner.export import Chosen, Policies, chosen, hold_out, learnt_by, left_out, sample
+from burnish.adapters.manifest import Manifest, learnt_by
+from burnish.proxy.learner.export import Chosen, Policies, chosen, hold_out, left_out, sample
 from burnish.proxy.log import Rating
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.usability import FAULTS
