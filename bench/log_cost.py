@@ -1,8 +1,9 @@
 """What does the log cost? CPU time of its writer thread for each completion, group commits and all.
 
 ``python -m bench.log_cost [--completions 10000]``: requests of 2 KB, each its own conversation; conversations
-that grow to twenty turns; answers streamed in 64 chunks. They are put in as a proxy at 5,000 requests a second
-does, some hundred to a commit. Exits 1 when a plain completion costs more than the limit.
+that grow to twenty turns; an agent's conversations of a hundred turns, with tools; answers streamed in 64 chunks. They
+are put in as a proxy at 5,000 requests a second does, some hundred to a commit. The search's index is brought up to
+date as well. Exits 1 when a plain completion costs more than the limit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -20,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from bench.log_growth import exchange, prose
+from bench.log_growth import TOOLS, exchange, tool
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion
 
@@ -28,8 +30,11 @@ LIMIT_US = 60
 """A seventh of what a request costs the proxy altogether."""
 TOGETHER = 250
 """Completions to a commit: what comes in 50 ms."""
-TURNS = 20
+TURNS, AGENT_TURNS = 20, 100
 CHUNKS = 64
+DOCS = Path(__file__).parent.parent / "docs"
+WORDS = re.findall(r"[A-Za-z]+", "\n".join(page.read_text() for page in sorted(DOCS.glob("*.md"))))
+"""Our own documentation: some thousand different words, each as often as people use it."""
 
 SYSTEM = {"role": "system", "content": "You are a helpful assistant."}
 
@@ -42,13 +47,17 @@ def main() -> None:
 
 async def run(completions: int) -> int:
     """Measure each kind in a log of its own; returns the exit code."""
-    kinds = {"new conversations": fresh, "growing conversations": growing, "streamed, new": streamed}
-    found = {}
-    for name, kind in kinds.items():
-        made = list(kind(completions, random.Random(0)))
-        found[name] = await cost_us(made)
-        print(f"{name:<24}{found[name]:7.1f} µs of the writer's CPU a completion", flush=True)
-    return 0 if found["new conversations"] <= LIMIT_US else 1
+    kinds = {
+        "new conversations": (fresh, completions),
+        "growing conversations": (growing, completions),
+        "agents of 100 turns": (agents, completions // 10),
+        "streamed, new": (streamed, completions),
+    }
+    costs = {}
+    for name, (kind, count) in kinds.items():
+        costs[name] = await cost_us(list(kind(count, random.Random(0))))
+        print(f"{name:<24}{costs[name]:7.1f} µs of the writer's CPU a completion", flush=True)
+    return 0 if costs["new conversations"] <= LIMIT_US else 1
 
 
 async def cost_us(made: list[Completion]) -> float:
@@ -72,7 +81,7 @@ async def cost_us(made: list[Completion]) -> float:
 def fresh(count: int, chance: random.Random) -> Iterator[Completion]:
     """Yield requests of 2 KB with an answer of 1 KB, each of its own."""
     for _ in range(count):
-        yield made([SYSTEM, {"role": "user", "content": prose(chance, 280)}], reply(chance))
+        yield made([SYSTEM, {"role": "user", "content": prose(chance, 350)}], reply(chance))
 
 
 def growing(count: int, chance: random.Random) -> Iterator[Completion]:
@@ -83,6 +92,18 @@ def growing(count: int, chance: random.Random) -> Iterator[Completion]:
             history.append({"role": "user", "content": prose(chance, 60)})
             answer = reply(chance)
             yield made(history, answer)
+            history.append(answer)
+
+
+def agents(count: int, chance: random.Random) -> Iterator[Completion]:
+    """Yield the turns of agents that send their tools and all that was said: 40 KB at first, 130 KB at last."""
+    tools = [tool(number, chance) for number in range(TOOLS)]
+    for _ in range(max(count // AGENT_TURNS, 1)):
+        history: list[dict[str, Any]] = [{"role": "system", "content": prose(chance, 800)}]
+        for _ in range(AGENT_TURNS):
+            history.append({"role": "user", "content": prose(chance, 60)})
+            answer = reply(chance)
+            yield made(history, answer, tools=tools)
             history.append(answer)
 
 
@@ -106,14 +127,18 @@ def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
-def made(messages: list[dict[str, Any]], answer: dict[str, Any]) -> Completion:
+def prose(chance: random.Random, words: int) -> str:
+    return " ".join(chance.choices(WORDS, k=words))
+
+
+def made(messages: list[dict[str, Any]], answer: dict[str, Any], **more: object) -> Completion:
     """Return an exchange as clients make them."""
     body = {"model": "smollm2", "messages": messages, "temperature": 0.7, "max_tokens": 256, "stream": False}
-    return exchange(orjson.dumps(body), answer)
+    return exchange(orjson.dumps(body | more), answer)
 
 
 def reply(chance: random.Random) -> dict[str, Any]:
-    return {"role": "assistant", "content": prose(chance, 100)}
+    return {"role": "assistant", "content": prose(chance, 130)}
 
 
 if __name__ == "__main__":
