@@ -22,9 +22,6 @@ Result = TypeVar("Result")
 Report = Callable[[], None]
 Stored = Parsed | Passthrough
 
-PRIMARY_CODE = 0xFF
-"""Of SQLite's extended error codes."""
-
 
 class Stopping(Exception):
     """burnish stops, and what is being read must wait for the next start."""
@@ -200,8 +197,3 @@ def concerns_database(error: Exception) -> bool:
     """True for a fault of the database (full, locked, damaged), False for the fault of one row."""
     row_faults = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
     return isinstance(error, sqlite3.Error) and not isinstance(error, row_faults)
-
-
-def locked(error: Exception) -> bool:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -120,6 +120,16 @@ def damaged_texts(connection: sqlite3.Connection, *, all_of_them: bool = False) 
     return damaged, compared
 
 
+PRIMARY_CODE = 0xFF
+"""Of SQLite's extended error codes."""
+
+
+def locked(error: Exception) -> bool:
+    """Return whether another program holds the file."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def unusable(path: Path, error: Exception) -> ConfigError:
     """Return the error for a log that cannot be opened, with advice."""
     advice = "choose another folder with --data-dir, or make this one writable"

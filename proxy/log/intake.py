@@ -16,7 +16,7 @@ import orjson
 
 from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.ids import conversation_id as new_conversation_id
-from burnish.proxy.log import search, tokens
+from burnish.proxy.log import tokens
 from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import FACTS, as_json
@@ -59,8 +59,6 @@ class Intake:
         self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=True)
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
         self._answers: Recent[_Answer] = Recent(KNOWN)
-        self._searched: list[tuple[str, bytes | None, bytes | None]] = []
-        """ID, prompt and reply of the completions that the search doesn't find yet."""
 
     def forget(self) -> None:
         """Clear the caches: their rows may not be in the database any more."""
@@ -69,7 +67,6 @@ class Intake:
         for rows in (self._completions, self._raw, self._tokens, self._passthrough):
             rows.waiting.clear()
         self._answers.clear()
-        self._searched.clear()
 
     def add(self, batch: Sequence[Parsed | Passthrough], *, again: bool = False) -> None:
         """Store passthroughs, and completions with their new messages and nodes.
@@ -146,7 +143,6 @@ class Intake:
                 begins_turn(parsed.context),
             )
         )
-        self._searched.append((completion.id, used.prompt and used.prompt[1], reply.body if reply else None))
         if reply and completion.asked.best_of in (None, completion.id):
             here = Continuation(place.conversation_id, completion.id)
             self._answers.put(reply.key, _Answer(here, completion.asked))
@@ -197,9 +193,6 @@ class Intake:
     def _flush(self) -> None:
         for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._tokens):
             rows.write()
-        if found := search.added(self._searched):
-            self._connection.execute(search.ADD, (as_json(found),))
-        self._searched.clear()
 
 
 class _Rows:

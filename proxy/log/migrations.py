@@ -359,6 +359,13 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        "a search whose index lags",
+        (
+            "CREATE TABLE search_end (n INTEGER NOT NULL)",
+            "INSERT INTO search_end SELECT coalesce(max(n), 0) FROM completion",
+        ),
+    ),
 )
 
 

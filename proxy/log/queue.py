@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -25,6 +25,35 @@ TOKEN_BYTES = 36
 """Python's own cost of a token id in a tuple, and of a float."""
 ENTRY_OVERHEAD_BYTES = 2048
 """Python's own cost of one entry, roughly."""
+
+
+class Bell:
+    """Wakes the one thread that waits for it. A condition costs ten times as much: each of its waits makes a lock.
+
+    Those who ring hold a lock that is the same for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Wake the thread; if it doesn't wait, its next wait ends at once."""
+        if self._silent.locked():
+            self._silent.release()
+
+    def hear(self, limit_s: float | None) -> None:
+        """Wait for a ring, no longer than this. None: no limit."""
+        self._silent.acquire(timeout=-1 if limit_s is None else limit_s)
+
+    def wait(self, until: Callable[[], object], limit_s: float) -> bool:
+        """Wait until something is true, which may change with each ring; False: it wasn't after so many seconds."""
+        end = time.monotonic() + limit_s
+        while not until():
+            if (left := end - time.monotonic()) <= 0:
+                return False
+            self._silent.acquire(timeout=left)
+        return True
 
 
 class Waiting(NamedTuple):
@@ -135,6 +164,8 @@ logger = logging.getLogger(__name__)
 
 COPY_AGE_S = 0.5 * WINDOW_S
 """An entry that has waited for so long and is not stored is copied into the journal."""
+LATE_S = 0.1 * WINDOW_S
+"""Between two looks at an entry that has waited for so long, if the writer hasn't even begun with it."""
 SPILL_BYTES = 64 * 1024 * 1024
 """Entries that wait in memory for a busy writer; more of them move into files."""
 RETRY_S = 0.5
@@ -156,7 +187,9 @@ class Relief:
         self.moving = threading.Lock()
         """Held while entries go from memory into files or into a batch, or from files into one: they stay in order.
         Taken before the queue's lock, for which the event loop may wait."""
-        self._changed = threading.Condition(queue.lock)
+        self._bell = Bell()
+        self.rests = False
+        """Whether its thread sleeps until somebody wakes it, because no entry waits."""
         self._copied = 0
         """Number of the last entry in the journal."""
         self._safe = 0
@@ -177,15 +210,15 @@ class Relief:
         return self._spill.more
 
     def wake(self) -> None:
-        """Look at the queue now: more waits than before, or the writer has become busy."""
-        with self._changed:
-            self._changed.notify()
+        """Look at the queue now: it has something again, or more than memory should hold. The caller holds its lock."""
+        self.rests = False
+        self._bell.ring()
 
     def stop(self) -> None:
         """End the thread; the spill can still be used."""
-        with self._changed:
+        with self._queue.lock:
             self._closing = True
-            self._changed.notify()
+            self._bell.ring()
         self._thread.join()
 
     def close(self) -> None:
@@ -255,26 +288,26 @@ class Relief:
         self.trouble = f"files cannot be written: {error}"
 
     def _watch(self) -> None:
-        while True:
-            with self._changed:
-                if not self._closing:
-                    self._changed.wait(self._rest_s())
-                if self._closing:
-                    return
-                crowded = self._queue.entries and self._queue.size_bytes > SPILL_BYTES
-            if crowded and not self.shelter():
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closing, RETRY_S)
-            if self._rest_s() == 0:
+        queue = self._queue
+        while not self._closing:
+            if queue.size_bytes > SPILL_BYTES and queue.entries and not self.shelter():
+                self._bell.wait(lambda: self._closing, RETRY_S)
+            rest_s = self._rest_s()
+            if rest_s == 0:
                 self._copy()
+            else:
+                self._bell.hear(rest_s)
 
     def _rest_s(self) -> float | None:
-        """Return how long it is until an entry has waited too long; None while the writer is idle."""
+        """Return how long it is until an entry may have waited too long; None if none waits."""
         with self._queue.lock:
-            if not self._queue.busy:
+            oldest_at = self._queue.oldest_at(self._copied)
+            self.rests = oldest_at is None
+            if oldest_at is None:
                 return None
-            now = time.monotonic()
-            return max(0.0, (self._queue.oldest_at(self._copied) or now) + COPY_AGE_S - now)
+            # A writer that isn't busy is about to take it.
+            least_s = 0.0 if self._queue.busy else LATE_S
+            return max(least_s, oldest_at + COPY_AGE_S - time.monotonic())
 
     def _copy(self) -> None:
         with self._queue.lock:

@@ -1,18 +1,27 @@
 """Full-text search in what people wrote and what was answered.
 
+The index lags behind the log, because a row costs a tenth when it is added with many others. The table ``search_end``
+holds the number of the last completion in the index; a search looks through the texts behind it itself.
+
 The index holds words only, no texts: a row is deleted by giving SQLite the same words again. So ``searched`` may only
 change together with a migration that builds the index anew.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Collection, Iterator
+from contextlib import closing
 
+from burnish.proxy.log.files import locked
 from burnish.proxy.log.tree import loaded
 from burnish.proxy.messages import text_of
 from burnish.proxy.people import words
+
+logger = logging.getLogger(__name__)
 
 CHARACTERS = 20_000
 """Of a prompt, and of a reply, that are searched."""
@@ -25,6 +34,15 @@ RARE = 2000
 MERGE_PAGES = 200
 """Of the index, rewritten in one step: some milliseconds."""
 
+STEP_ROWS = 512
+"""Completions that are added together: some 20 milliseconds. When so many wait, it is time for a step."""
+STEP_EVERY_S = 5.0
+"""Fewer completions wait no longer than this."""
+END = 2**63 - 1
+"""Above the number of any completion, and any count of them."""
+
+BEHIND = "n > (SELECT n FROM search_end)"
+"""Whether the index lacks a completion."""
 CREATE = """CREATE VIRTUAL TABLE search USING fts5(
     words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 2'
 )"""
@@ -35,9 +53,6 @@ FILL = """INSERT INTO search (rowid, words) SELECT n, searched(asked.body, answe
     LEFT JOIN content AS asked ON asked.id = prompt LEFT JOIN content AS answered ON answered.id = reply
     WHERE words != ''"""
 """What was logged before there was an index."""
-ADD = """INSERT INTO search (rowid, words) SELECT n, value ->> 1 FROM json_each(?)
-    JOIN completion ON completion.id = value ->> 0"""
-"""Takes pairs of ID and words."""
 
 
 def searched(prompt: bytes | None, reply: bytes | None) -> str:
@@ -50,16 +65,74 @@ def searched(prompt: bytes | None, reply: bytes | None) -> str:
 
 def remove(connection: sqlite3.Connection, completion_ids: str) -> None:
     """Take completions (a JSON array) out of the index, before they are deleted."""
-    rows = connection.execute(
-        """SELECT n, searched(asked.body, answered.body) FROM completion
-        LEFT JOIN content AS asked ON asked.id = prompt LEFT JOIN content AS answered ON answered.id = reply
-        WHERE completion.id IN (SELECT value FROM json_each(?))""",
-        (completion_ids,),
-    ).fetchall()
+    named = "completion.id IN (SELECT value FROM json_each(?))"
+    rows = _texts(connection, f"{named} AND NOT {BEHIND}", completion_ids)
     connection.executemany(
-        "INSERT INTO search (search, rowid, words) VALUES ('delete', ?, ?)",
-        ((n, text) for n, text in rows if text),
+        "INSERT INTO search (search, rowid, words) VALUES ('delete', ?, ?)", [row for row in rows if row[1]]
     )
+    # When the last rows are deleted, the next ones get their numbers.
+    connection.execute(
+        f"""UPDATE search_end SET n = min(n, coalesce(
+            (SELECT n FROM completion WHERE NOT {named} ORDER BY n DESC LIMIT 1), 0))""",  # noqa: S608
+        (completion_ids,),
+    )
+
+
+def add(connection: sqlite3.Connection) -> bool:
+    """Add the next completions to the index, in a transaction of its own; return whether more wait."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        rows = _texts(connection, f"{BEHIND} ORDER BY n LIMIT ?", STEP_ROWS)
+        if rows:
+            texts = [row for row in rows if row[1]]
+            connection.executemany("INSERT INTO search (rowid, words) VALUES (?, ?)", texts)
+            connection.execute("UPDATE search_end SET n = ?", (rows[-1][0],))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return len(rows) == STEP_ROWS
+
+
+def _texts(connection: sqlite3.Connection, where: str, *values: object) -> list[tuple[int, str]]:
+    """Return numbers and words of completions; ``where`` is one of our own literals, with its values bound."""
+    rows = connection.execute(
+        f"""SELECT n, asked.body, answered.body FROM completion
+        LEFT JOIN content AS asked ON asked.id = prompt LEFT JOIN content AS answered ON answered.id = reply
+        WHERE {where}""",  # noqa: S608
+        values,
+    )
+    return [(n, _searched(prompt, reply)) for n, prompt, reply in rows]
+
+
+class Lag:
+    """Decides when the index is brought up to date. Used by the writer thread only."""
+
+    def __init__(self) -> None:
+        self.more = True
+        """Whether the next step comes at once."""
+        self._written = 0
+        """Entries and calls since the last step, which may be that many completions."""
+        self._at = 0.0
+        self._trouble = ""
+
+    def is_due(self, written: int) -> bool:
+        """Note that so many entries and calls were written; return whether it is time for a step."""
+        self._written += written
+        if self.more or self._written >= STEP_ROWS:
+            return True
+        return self._written > 0 and time.monotonic() >= self._at + STEP_EVERY_S
+
+    def step(self, connection: sqlite3.Connection) -> None:
+        self._written, self._at = 0, time.monotonic()
+        try:
+            self.more = add(connection)
+        except Exception as error:  # noqa: BLE001 – the log must go on; searches take longer
+            self.more, self._written = False, 1
+            if not locked(error) and str(error) != self._trouble:
+                self._trouble = str(error)
+                logger.error("the index of the search can't be written: %s. burnish tries again", error)
 
 
 def purge(connection: sqlite3.Connection, *, begin: bool) -> bool:
@@ -80,6 +153,7 @@ class Search:
     def __init__(self, connection: sqlite3.Connection, given: str) -> None:
         self._connection = connection
         self._expression = _expression(given)
+        self._behind = self._found_behind()
 
     def matches(self, before: str | None) -> Iterator[list[int]]:
         """Yield the numbers of completions with all the words, latest first, some at a time."""
@@ -97,21 +171,33 @@ class Search:
         """Return those of the completions that have all the words."""
         if not numbers:
             return []
-        found = self._numbers(min(numbers), max(numbers) + 1, -1)
+        found = self._numbers(min(numbers), max(numbers) + 1, END)
         return [*set(numbers).intersection(found)]
 
     def _end(self, before: str | None) -> int:
         """Return the number above those of the completions before an ID; 0 if there are none."""
         if before is None:
-            return 2**63 - 1
+            return END
         latest = "SELECT n FROM completion WHERE id < ? ORDER BY id DESC LIMIT 1"
         found = self._connection.execute(latest, (before,)).fetchone()
         return found[0] + 1 if found else 0
 
     def _numbers(self, begin: int, end: int, most: int) -> list[int]:
+        """Return the latest numbers of a range; those that the index lacks are the latest of all."""
+        behind = [number for number in self._behind if begin <= number < end][:most]
+        return behind + self._found_in(self._connection, begin, end, most - len(behind))
+
+    def _found_behind(self) -> list[int]:
+        rows = _texts(self._connection, BEHIND) if self._expression else []
+        with closing(sqlite3.connect(":memory:")) as index:  # takes the same for words
+            index.execute(CREATE)
+            index.executemany("INSERT INTO search (rowid, words) VALUES (?, ?)", rows)
+            return self._found_in(index, 0, END, END)
+
+    def _found_in(self, index: sqlite3.Connection, begin: int, end: int, most: int) -> list[int]:
         if not self._expression:
             return []
-        rows = self._connection.execute(
+        rows = index.execute(
             """SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? AND rowid < ?
             ORDER BY rowid DESC LIMIT ?""",
             (self._expression, begin, end, most),
@@ -136,9 +222,3 @@ def _searched(prompt: bytes | None, reply: bytes | None) -> str:
         return searched(prompt, reply)
     except ValueError:
         return ""  # a damaged text; `burnish doctor --deep` reports it
-
-
-def added(completions: Iterable[tuple[str, bytes | None, bytes | None]]) -> list[tuple[str, str]]:
-    """Return the pairs for ``ADD``: takes IDs, prompts and replies."""
-    found = ((name, _searched(prompt, reply)) for name, prompt, reply in completions)
-    return [(name, text) for name, text in found if text]

@@ -21,9 +21,11 @@ from pathlib import Path
 from burnish.proxy import memory
 from burnish.proxy.apart import Apart
 from burnish.proxy.errors import ConfigError, Unavailable
-from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions, locked
+from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions
+from burnish.proxy.log.files import locked
 from burnish.proxy.log.place import Displaced, Place
-from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
+from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Bell, Queue, Relief
+from burnish.proxy.log.search import Lag
 from burnish.proxy.log.spill import Entry, Journal, Spill
 
 logger = logging.getLogger(__name__)
@@ -92,10 +94,11 @@ class Writer:
         self._path = path
         self._transactions: Transactions | None = None
         self._queue = Queue()
-        self._changed = threading.Condition(self._queue.lock)
+        self._bell = Bell()
         self._relief = Relief(self._queue, spill, journal)
         self._stored = self._dropped = 0
         self._wrote_large = False
+        self._search_lag = Lag()
         self._early_upto = 0
         """Number of the last capture that was stored before its turn."""
         self._close_by: float | None = None
@@ -117,15 +120,15 @@ class Writer:
     def put(self, entry: Entry) -> None:
         """Take an entry; returns at once. From any thread."""
         queue = self._queue
-        with self._changed:
-            if self._closing or not queue.put(entry):
+        with queue.lock:
+            if self._close_by is not None or not queue.put(entry):
                 self._dropped += 1
                 logger.error("the log dropped %s: %s", entry.id, self._why_dropped())
                 return
-            waiting = len(queue.entries)
+            waiting = queue.count - queue.taken
             if waiting in (1, BATCH_ROWS):
-                self._changed.notify()
-            if queue.size_bytes > SPILL_BYTES or (queue.busy and waiting == 1):
+                self._bell.ring()
+            if queue.size_bytes > SPILL_BYTES or self._relief.rests:
                 self._relief.wake()
 
     def submit(
@@ -137,13 +140,13 @@ class Writer:
         messages. ``early``: it may be done while a large capture is read, if what it names is stored. The future fails
         with what the call raises, and with Unavailable when nothing can be written now.
         """
-        with self._changed:
+        with self._queue.lock:
             entry = Call(call, self._queue.count, deletes, early)
             if self._closing:
                 entry.future.set_exception(Unavailable(STOPPING))
                 return entry.future
             self._queue.calls.append(entry)
-            self._changed.notify()
+            self._bell.ring()
         return entry.future
 
     @property
@@ -185,9 +188,9 @@ class Writer:
 
     def close(self) -> None:
         """Store what is waiting, in files if need be, and end the threads."""
-        with self._changed:
+        with self._queue.lock:
             self._close_by = time.monotonic() + CLOSE_LIMIT_S
-            self._changed.notify()
+            self._bell.ring()
         self._relief.stop()
         self._thread.join()
 
@@ -209,8 +212,9 @@ class Writer:
 
     def _write(self) -> None:
         batch = self._take()
-        self._wrote_large = any(each.is_large for each in self._queue.writing)
-        batch.again = any(each.number <= self._early_upto for each in self._queue.writing)
+        first = self._queue.writing[0] if self._queue.writing else None
+        self._wrote_large = first is not None and first.is_large  # it is alone then
+        batch.again = first is not None and first.number <= self._early_upto
         if self._wrote_large:
             early = [each for each in batch.calls if each.early]
             batch.calls = [each for each in batch.calls if not each.early]
@@ -225,6 +229,10 @@ class Writer:
         self._succeeded(batch)
         for report in reports:
             report()
+        if self._search_lag.is_due(len(batch.read_back) + len(batch.captures) + len(batch.calls)):
+            self._queue.busy_since = time.monotonic()  # what comes meanwhile waits as during a batch
+            self._search_lag.step(self._connection)
+            self._queue.busy_since = None
 
     def _write_early(self) -> None:
         """Store what needn't wait for the large capture that is being read. Raises Stopping.
@@ -234,7 +242,7 @@ class Writer:
         if self._close_by and time.monotonic() > self._close_by:
             raise Stopping("a large capture is read at the next start")
         calls = self._queue.calls
-        with self._changed:
+        with self._queue.lock:
             early = [each for each in calls if each.early and each.begin()]
             for each in early:
                 calls.remove(each)
@@ -257,7 +265,7 @@ class Writer:
             report()
 
     def _put_back(self, calls: Sequence[Call]) -> None:
-        with self._changed:
+        with self._queue.lock:
             waiting = sorted((*calls, *self._queue.calls), key=attrgetter("after"))
             self._queue.calls.clear()
             self._queue.calls.extend(waiting)
@@ -284,42 +292,40 @@ class Writer:
         if self._trouble:
             self._wait_for_retry()
         queue = self._queue
-        with self._changed:
-            if not (self._failing_since or self.behind):
-                self._changed.wait_for(
-                    lambda: queue.entries or queue.calls or self._closing or self.behind, CHECK_EVERY_S
-                )
-                if queue.entries:
-                    batch_due = queue.entries[0].at + BATCH_AGE_S - time.monotonic()
-                    self._changed.wait_for(self._batch_is_full, batch_due)
-            if self._close_by is None:
-                return True
-            left = queue.entries or queue.calls or self.behind
-            safe = self._trouble and not self._relief.trouble
-            return bool(left) and not safe and time.monotonic() < self._close_by
+        if not (self._failing_since or self.behind):
+            rest_s = 0.0 if self._search_lag.more else CHECK_EVERY_S
+            self._bell.wait(lambda: queue.entries or queue.calls or self._closing or self.behind, rest_s)
+            with queue.lock:  # a crowded queue may be emptied into files meanwhile
+                due_at = queue.entries[0].at + BATCH_AGE_S if queue.entries else 0.0
+            if due_at:
+                self._bell.wait(self._batch_is_full, due_at - time.monotonic())
+        if self._close_by is None:
+            return True
+        left = queue.entries or queue.calls or self.behind
+        safe = self._trouble and not self._relief.trouble
+        return bool(left) and not safe and time.monotonic() < self._close_by
 
     def _batch_is_full(self) -> bool:
-        return bool(self._queue.calls) or self._closing or len(self._queue.entries) >= BATCH_ROWS
+        queue = self._queue
+        return bool(queue.calls) or self._close_by is not None or len(queue.entries) >= BATCH_ROWS
 
     def _wait_for_retry(self) -> None:
         """Move entries into files as they come, until it is time to try again, or a call waits."""
         closing = self._closing
         until = time.monotonic() + (FIRST_RETRY_S if closing else self._retry_s)
         while (left := until - time.monotonic()) > 0:
-            with self._changed:
-                if self._changed.wait_for(
-                    lambda: self._queue.calls or self._closing is not closing, min(left, BATCH_AGE_S)
-                ):
-                    return
+            if self._bell.wait(
+                lambda: self._queue.calls or self._closing is not closing, min(left, BATCH_AGE_S)
+            ):
+                return
             self._relief.shelter()
 
     def _take(self) -> Batch:
         with self._relief.moving:
             read_back = self._relief.read_back(BATCH_ROWS)
             behind = self._relief.more
-            with self._changed:
+            with self._queue.lock:
                 entries, calls = self._queue.begin(0 if read_back else BATCH_ROWS)
-                self._relief.wake()
         return Batch(read_back, behind, entries, calls)
 
     def _succeeded(self, batch: Batch) -> None:
@@ -335,7 +341,7 @@ class Writer:
         self._relief.shelter()
         now = time.monotonic()
         self._failing_since = self._failing_since or now
-        with self._changed:
+        with self._queue.lock:
             self._queue.busy_since = None
             self._queue.calls.extendleft(reversed(batch.calls))
             if locked(error) and now - self._failing_since < PATIENCE_S:
@@ -358,7 +364,7 @@ class Writer:
 
     def _refuse(self, error: Unavailable) -> None:
         """Fail all calls that wait."""
-        with self._changed:
+        with self._queue.lock:
             calls = [call for call in self._queue.calls if call.begin()]
             self._queue.calls.clear()
         for call in calls:

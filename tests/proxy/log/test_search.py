@@ -8,12 +8,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from burnish.proxy.log import Keep, Log, listings, search
+from burnish.proxy.log import Keep, Log, listings, retention, search
+from burnish.proxy.log.capture import parsed
+from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.listings import Filters
-from burnish.proxy.log.migrations import MIGRATIONS
+from burnish.proxy.log.migrations import MIGRATIONS, migrate
 from burnish.proxy.log.search import CHARACTERS
-from tests.proxy.log.exchanges import assistant, capture, opened, rate, system, user
+from tests.proxy.log.exchanges import assistant, capture, exchange, opened, rate, system, until, user
 
 
 async def found(log: Log, words: str, **more: object) -> list[str]:
@@ -121,3 +125,72 @@ async def test_what_was_logged_before_there_was_a_search_is_found(tmp_path: Path
     async with opened(tmp_path) as log:
         assert await found(log, "slowly tea") == [name]
         assert assistant("Slowly.") == (await log.completion(name)).reply
+
+
+WORDS = ("tea", "Tee", "teapot", "café", "cafe", "世界")
+ACTIONS = st.one_of(
+    st.tuples(st.just("store"), st.lists(st.sampled_from(WORDS), max_size=3)),
+    st.tuples(st.just("index"), st.none()),
+    st.tuples(st.just("erase"), st.integers(0, 5)),
+)
+"""The number of an erased answer is its place among those that are left, latest first."""
+
+
+@given(st.lists(ACTIONS, max_size=20))
+def test_a_search_finds_the_same_however_far_the_index_lags(actions: list[tuple[str, list[str] | int]]):
+    stored: dict[str, list[str]] = {}
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        intake = Intake(connection)
+        for action, argument in actions:
+            if isinstance(argument, list):
+                made = parsed(exchange([user("same")], " ".join(argument)))
+                intake.add([made])
+                stored[made.completion.id] = argument
+            elif action == "index":
+                search.add(connection)
+            elif names := sorted(stored, reverse=True)[argument : argument + 2]:
+                retention.erase(connection, names)
+                intake.forget()
+                stored = {name: words for name, words in stored.items() if name not in names}
+            for word in (*WORDS, "same"):
+                listed = listings.completions(connection, filters=Filters(q=f"{word} "))
+                assert [each.id for each in listed] == _holding(word, stored)
+
+
+def _holding(word: str, stored: dict[str, list[str]]) -> list[str]:
+    """Return the answers with a word, latest first; accents don't count."""
+
+    def plain(text: str) -> str:
+        return text.lower().replace("é", "e")
+
+    return [
+        name for name in sorted(stored, reverse=True) if plain(word) in ("same", *map(plain, stored[name]))
+    ]
+
+
+async def test_the_next_start_goes_on_with_the_index(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        names = [capture(log, [user(f"tea {number}")]) for number in range(3)]
+        assert await found(log, "tea") == names[::-1]
+    with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)) as connection:
+        missing = "SELECT count(*) FROM completion WHERE n > (SELECT n FROM search_end)"
+        assert connection.execute(missing).fetchone() == (3,)
+        async with opened(tmp_path) as log:
+            await until(lambda: connection.execute(missing).fetchone() == (0,))
+            assert await found(log, "tea") == names[::-1]
+            assert connection.execute("SELECT count(*) FROM search WHERE search MATCH 'tea'").fetchone() == (
+                3,
+            )
+
+
+async def test_many_completions_are_indexed_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "STEP_ROWS", 10)
+    async with opened(tmp_path) as log:
+        names = [capture(log, [user(f"tea {number}")]) for number in range(95)]
+        path = tmp_path / "log" / "log.sqlite3"
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            last = "SELECT n FROM search_end"
+            await until(lambda: connection.execute(last).fetchone()[0] >= 90)
+        assert len(await found(log, "tea", before=names[60])) == 50
+        assert await found(log, "tea 94") == names[94:]
