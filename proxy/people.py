@@ -65,6 +65,9 @@ def _is_said(text: str) -> bool:
 
 def words(message: dict[str, Any]) -> str:
     """Return what a person says in a user message, in text."""
+    content = message.get("content")
+    if isinstance(content, str) and "<" not in content and not content.lstrip().startswith(BEGINNINGS):
+        return unwrapped(content)  # as in most
     said = [text for part in _parts(message) if (text := _text(part)) is not None and not is_context(text)]
     return unwrapped(REMINDER.sub("", "".join(said)))
 

@@ -118,10 +118,9 @@ def parsed(completion: Completion) -> Parsed:
     except OutOfTime as error:
         answer = Reply(error=f"the answer was not read: {error}", readable=False)
     settings, definitions = parameters(request.params)
+    ended = _ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
     return Parsed(
-        completion=completion._replace(
-            ended=_ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
-        ),
+        completion=completion._replace(ended=ended),
         context=context,
         settings=settings,
         definitions=definitions,
@@ -187,9 +186,6 @@ def parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
     small: dict[str, Any] = {}
     large: dict[str, Any] = {}
     for key, value in params.items():
-        (large if _is_large(value) and key not in PER_REQUEST else small)[key] = value
+        sized = isinstance(value, (dict, list, str)) and key not in PER_REQUEST
+        (large if sized and len(orjson.dumps(value)) > DEFINITION_BYTES else small)[key] = value
     return orjson.dumps(small) if small else None, orjson.dumps(large) if large else None
-
-
-def _is_large(value: Any) -> bool:
-    return isinstance(value, (dict, list, str)) and len(orjson.dumps(value)) > DEFINITION_BYTES

@@ -37,14 +37,9 @@ COLUMNS = (
 """Columns of the table completion, in the order of the rows that ``_add`` makes."""
 
 
+BODY = "body"
+"""The column of texts, some of which are large."""
 BESIDE = "SELECT conversation_id, continues FROM completion WHERE id = ?"
-
-
-class _Answer(NamedTuple):
-    """A reply that was stored lately: what a request that sends it continues."""
-
-    continuation: Continuation
-    asked: Asked
 
 
 class Intake:
@@ -52,13 +47,15 @@ class Intake:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._contents = _Tree(connection, "content", "digest, body")
+        self._contents = _Tree(connection, "content", f"digest, {BODY}")
         self._nodes = _Tree(connection, "node", "digest, parent, content")
         self._completions = _Rows(connection, "completion", ", ".join(COLUMNS), unless="(id)")
-        self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response", large=True)
-        self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=True)
+        raw = "completion, request, content_encoding, response"
+        self._raw = _Rows(connection, "raw", raw, large=("request", "response"))
+        self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=tokens.LARGE)
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
-        self._answers: Recent[_Answer] = Recent(KNOWN)
+        self._answers: Recent[tuple[Continuation, Asked]] = Recent(KNOWN)
+        """By a reply that was stored lately: what a request that sends it continues."""
 
     def forget(self) -> None:
         """Clear the caches: their rows may not be in the database any more."""
@@ -112,7 +109,9 @@ class Intake:
         contents: set[Digest] = set()
         nodes: set[Digest] = set()
         for parsed, used_contents in zip(batch, used, strict=True):
-            contents.update(name for name, _ in filter(None, used_contents) if not self._contents.knows(name))
+            for content in used_contents:
+                if content and not self._contents.knows(content[0]):
+                    contents.add(content[0])
             for step in reversed(parsed.context):
                 if self._nodes.knows(step.node):
                     break
@@ -136,7 +135,7 @@ class Intake:
                 *completion.served,
                 *ended,
                 self._node(parsed) or None,
-                *map(self._content, used),
+                *[content and self._content(content) for content in used],
                 parsed.usage.decode() if parsed.usage else None,
                 reply.key if reply else None,
                 reply.identity if reply and not reply.empty else None,
@@ -145,7 +144,7 @@ class Intake:
         )
         if reply and completion.asked.best_of in (None, completion.id):
             here = Continuation(place.conversation_id, completion.id)
-            self._answers.put(reply.key, _Answer(here, completion.asked))
+            self._answers.put(reply.key, (here, completion.asked))
         wire = completion.wire
         if wire.tokens:
             self._tokens.waiting.append(tokens.row(completion.id, wire.tokens))
@@ -164,11 +163,9 @@ class Intake:
             node = self._nodes.add(step.node, node, content)
         return node
 
-    def _content(self, used: _Content) -> int | None:
-        if used is None:
-            return None
-        name, body = used
-        return self._contents.ids.get(name) or self._contents.add(name, body)
+    def _content(self, content: tuple[Digest, bytes]) -> int:
+        contents, name = self._contents, content[0]
+        return contents.ids[name] if name in contents.ids else contents.add(*content)
 
     def _continuation(self, parsed: Parsed) -> Continuation:
         """Return the conversation of a completion, which may be new, and the completion that it continues."""
@@ -183,8 +180,8 @@ class Intake:
         if last is not None or asked.retry:
             known = self._answers.get(last.key) if last else None
             # The database would name the latest answer to the same caller in the same session, too.
-            if known and known.asked.caller == asked.caller and asked.session in (None, known.asked.session):
-                return known.continuation
+            if known and known[1].caller == asked.caller and asked.session in (None, known[1].session):
+                return known[0]
             self._flush()
             if found := continuation(self._connection, parsed):
                 return found
@@ -192,7 +189,8 @@ class Intake:
 
     def _flush(self) -> None:
         for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._tokens):
-            rows.write()
+            if rows.waiting:
+                rows.write()
 
 
 class _Rows:
@@ -203,12 +201,12 @@ class _Rows:
         columns: str,
         *,
         unless: str = "",
-        large: bool = False,
+        large: Collection[str] = (),
     ) -> None:
-        """``unless``: columns; a row that equals a stored one in them is left out. ``large``: values may be large."""
+        """``unless``: columns; a row that equals a stored one in them is left out. ``large``: those of long values."""
         self._connection = connection
-        self._large = large
         self._table, self._columns = table, columns.split(", ")
+        self._large = [self._columns.index(column) for column in large]
         marks = f"({', '.join('?' * len(self._columns))})"
         conflict = f" ON CONFLICT {unless} DO NOTHING" if unless else ""
         self._statements = [
@@ -219,17 +217,24 @@ class _Rows:
 
     def write(self) -> None:
         """Raises sqlite3.Error, and OverflowError or UnicodeError for a value that SQLite cannot hold."""
-        start = 0
-        if self._large and (large := [row for row in self.waiting if any(map(_is_large, row))]):
-            self.waiting = [row for row in self.waiting if row not in large]
-            for row in large:
-                self._write_large(row)
+        rows, self.waiting = self.waiting, []
+        large = {
+            at
+            for column in self._large
+            for at, row in enumerate(rows)
+            if len(row[column] or b"") > LARGE_BYTES
+        }
+        if large:
+            for at in sorted(large):
+                self._write_large(rows[at])
+            rows = [row for at, row in enumerate(rows) if at not in large]
+        start, left = 0, len(rows)
         for size, statement in self._statements:
-            while len(self.waiting) - start >= size:
-                values = list(chain.from_iterable(self.waiting[start : start + size]))
+            while left >= size:
+                values = list(chain.from_iterable(rows[start : start + size]))
                 self._connection.execute(statement, values)
                 start += size
-        self.waiting.clear()
+                left -= size
 
     def _write_large(self, row: tuple[Any, ...]) -> None:
         """Write a row's large values in place. SQLite would copy them, and a statement keeps what it was given last."""
@@ -254,7 +259,7 @@ class _Tree:
 
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str) -> None:
         self._connection = connection
-        self.rows = _Rows(connection, table, f"id, {columns}", large=True)
+        self.rows = _Rows(connection, table, f"id, {columns}", large=[BODY] if BODY in columns else [])
         self._recent: Recent[int] = Recent(KNOWN)
         self.ids: dict[Digest, int] = {}
         """IDs of the batch, of rows that are stored or going to be."""
@@ -323,12 +328,12 @@ def _used(parsed: Parsed) -> _Used:
         parsed.completion.instructions,
     )
     return _Used(
-        _named(parsed.settings),
-        _named(parsed.definitions),
+        _named(parsed.settings) if parsed.settings else None,
+        _named(parsed.definitions) if parsed.definitions else None,
         (turn.content, turn.body) if turn else None,
         (reply.content, reply.body) if reply else None,
-        _named(parsed.choices),
-        _named(None if instructions is None else orjson.dumps(instructions)),
+        _named(parsed.choices) if parsed.choices else None,
+        None if instructions is None else _named(orjson.dumps(instructions)),
     )
 
 
@@ -336,9 +341,11 @@ def _holds_credential(parsed: Parsed, used: _Used) -> bool:
     last = parsed.reply or (parsed.context[-1] if parsed.context else None)
     if last and last.credential:  # of all messages up to it
         return True
-    others = (used.settings, used.definitions, used.choices, used.instructions)
-    return any(credential_in(*each) for each in others if each)
+    for content in (used.settings, used.definitions, used.choices, used.instructions):
+        if content and credential_in(*content):
+            return True
+    return False
 
 
-def _named(body: bytes | None) -> _Content:
-    return None if body is None else (digest(body), body)
+def _named(body: bytes) -> tuple[Digest, bytes]:
+    return digest(body), body

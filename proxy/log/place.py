@@ -34,6 +34,7 @@ class Place:
         self._wal = path.with_name(path.name + WAL)
         # SQLite's locks on a file would go with the first descriptor that closes.
         self._opened = {each: os.open(each, os.O_RDONLY) for each in (path, self._wal) if each.exists()}
+        self._stood = [(str(each), _identity(os.fstat(opened))) for each, opened in self._opened.items()]
         self._copy: Path | None = None
         """What the deleted file held."""
         self._obstacle: Exception | None = None
@@ -87,13 +88,10 @@ class Place:
 
     @property
     def _displaced(self) -> bool:
-        return not all(map(self._stands, self._opened))
+        return any(not _is_at(path, identity) for path, identity in self._stood)
 
     def _stands(self, path: Path) -> bool:
-        try:
-            return os.path.samestat(path.stat(), os.fstat(self._opened[path]))
-        except OSError as error:
-            return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+        return _is_at(str(path), _identity(os.fstat(self._opened[path])))
 
     @property
     def _deleted(self) -> bool:
@@ -124,3 +122,18 @@ class Place:
             if self._obstacle
             else "burnish writes it again"
         )
+
+
+Identity = tuple[int, int]
+
+
+def _identity(stat: os.stat_result) -> Identity:
+    """Return what tells a file from all others, as long as it is open."""
+    return stat.st_dev, stat.st_ino
+
+
+def _is_at(path: str, identity: Identity) -> bool:
+    try:
+        return _identity(os.stat(path)) == identity
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)

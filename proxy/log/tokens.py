@@ -17,6 +17,8 @@ from burnish.proxy.log.store import as_json
 from burnish.proxy.records import Tokens
 
 COLUMNS = "completion, prompt, reply, logprobs, missing"
+LARGE = ("prompt", "reply", "logprobs")
+"""Columns whose values may be large."""
 ID, LOGPROB = "I", "f"
 """Unsigned integers and IEEE floats, of four bytes each."""
 WIDTH = 4

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -37,9 +38,12 @@ class Recent(Generic[Value]):
 
     def get(self, digest: bytes) -> Value | None:
         """Return the value; None if it was never put in, or has been dropped."""
-        value = self._young.get(digest)
-        if value is None and (value := self._old.get(digest)) is not None:
-            self.put(digest, value)
+        if digest in self._young:
+            return self._young[digest]
+        if digest not in self._old:
+            return None
+        value = self._old[digest]
+        self.put(digest, value)
         return value
 
     def put(self, digest: bytes, value: Value) -> None:
@@ -92,24 +96,18 @@ class Step(NamedTuple):
     """True if it, or a message before it, holds a key or a token."""
 
 
-class _Place(NamedTuple):
-    """Facts that follow from a stored form and the node above it."""
-
-    role: str
-    identity: Digest
-    node: Digest
-    key: Digest
-    empty: bool
-    human: bool
-    credential: bool
-
+_Place = tuple[str, Digest, Digest, Digest, bool, bool, bool]
+"""Facts that follow from a stored form and the node above it: the fields of a step but body and content."""
 
 _places: Recent[_Place] = Recent(RECENT_MESSAGES)
 _searched: Recent[bool] = Recent(RECENT_MESSAGES)
 
 
+_hashed = partial(blake2b, digest_size=DIGEST_BYTES)
+
+
 def digest(data: bytes) -> Digest:
-    return blake2b(data, digest_size=DIGEST_BYTES).digest()
+    return _hashed(data).digest()
 
 
 def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
@@ -125,19 +123,20 @@ def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
 def step(message: dict[str, Any], parent: Step | None, *, remember: bool = True) -> Step:
     """Return the step that a message makes after its parent."""
     body = memoryview(orjson.dumps(stored(message))).tobytes()  # orjson's own result holds 4 KB at least
-    content = digest(body)
+    content = _hashed(body).digest()
     above, key_above = (parent.node, parent.key) if parent else (ROOT, ROOT)
     here = above + content
     place = _places.get(here)
     if place is None:
         role, pieces, calls = said = _said(message)
         identity = _identity(said)
-        key = digest(key_above + identity)
+        key = _hashed(key_above + identity).digest()
         human = role == "user" and of_a_person(message)
         credential = bool(parent and parent.credential) or (
             credential_in(content, body) if remember else holds_credential(body)
         )
-        place = _Place(role, identity, digest(here), key, not pieces and not calls, human, credential)
+        node = _hashed(here).digest()
+        place = (role, identity, node, key, not pieces and not calls, human, credential)
         if remember:
             _places.put(here, place)
     role, identity, node, key, empty, human, credential = place
@@ -171,7 +170,8 @@ def begins_turn(context: Sequence[Step]) -> bool:
 
 def stored(message: dict[str, Any]) -> dict[str, Any]:
     """Return the stored form: one text part becomes a string, empty values go."""
-    if message.keys() == PLAIN and isinstance(message["content"], str) and all(message.values()):
+    content = message.get("content")
+    if content and type(content) is str and message.keys() == PLAIN and message["role"]:
         return message  # as most are
     kept = {key: value for key, value in message.items() if value not in EMPTY and key != "cache_control"}
     if isinstance(kept.get("content"), list):
@@ -205,7 +205,11 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
     role = str(message.get("role") or "assistant")
     pieces: list[Any] = []
     content = message.get("content")
-    if isinstance(content, str) and role != "assistant" and message.keys() == PLAIN:
+    if (
+        type(content) is str
+        and message.keys() == PLAIN
+        and (role != "assistant" or THOUGHTS_BEGIN not in content)
+    ):
         words = content.strip()  # as in most
         return role, [words] if words else [], []
     for part in content if isinstance(content, list) else [content]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from burnish.proxy.surfaces.base import Reply, unread
-from burnish.proxy.surfaces.lenient import Json, TooMuch, as_text, error_in, object_in, objects, storable
+from burnish.proxy.surfaces.lenient import Json, TooMuch, as_text, error_in, loads_storable, objects, storable
 from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, is_streamed, plain_data, windows
 
 BYTES_DONE = DONE.encode()
@@ -26,14 +26,17 @@ def read_reply(body: bytes, content_type: str, as_chat: AsChat = lambda choice: 
 
 
 def _whole(body: bytes, as_chat: AsChat) -> Reply:
-    parsed = object_in(body)
-    if parsed is None:
+    try:
+        parsed = loads_storable(body)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
         return unread(body)
     merger = ChoiceMerger()
     for choice in map(as_chat, objects(parsed.get("choices"))):
         merger.whole(choice)
     error = as_text(body) if error_in(parsed) else None
-    return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
+    return _reply(merger.choices(), parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 
 def _streamed(body: bytes, as_chat: AsChat) -> Reply:
@@ -60,7 +63,8 @@ def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
         error = error or error_in(chunk) or event_error
         for choice in map(as_chat, objects(chunk.get("choices"))):
             merger.delta(choice)
-    return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
+    choices = [storable(choice) for choice in merger.choices()]
+    return _reply(choices, response_id, usage, error, ended=(ended or merger.finished) and error is None)
 
 
 class _NotPlain(ValueError):
@@ -104,8 +108,7 @@ def _chunks(events: Iterable[tuple[Event, Any]]) -> Iterator[Chunk]:
             yield data if isinstance(data, dict) else {}, event.data if event.name == "error" else None
 
 
-def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:
-    choices = [storable(choice) for choice in merger.choices()]
+def _reply(choices: list[Json], response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:
     first = choices[0] if choices else {}
     finish_reason = first.get("finish_reason")
     rich = len(choices) > 1 or bool(set(first) - {"index", "message", "finish_reason"})
@@ -153,7 +156,8 @@ class ChoiceMerger:
     def whole(self, choice: Json) -> None:
         """Add a choice of an answer that wasn't streamed."""
         message = choice.get("message")
-        if isinstance(message, dict) and len(objects(message.get("tool_calls"))) > MOST_CALLS:
+        calls = isinstance(message, dict) and message.get("tool_calls")
+        if calls and len(objects(calls)) > MOST_CALLS:
             raise TooMuch(TOO_MANY_CALLS)
         merged = self._at(choice)
         merged["message"] = {"role": "assistant", **message} if isinstance(message, dict) else {}
@@ -284,8 +288,9 @@ def _merge_function(function: Json, piece: Json, text: str) -> None:
 
 def _without_indexes(choice: Json) -> Json:
     """Remove the indexes of calls, which only streams have."""
-    for call in objects(choice["message"].get("tool_calls")):
-        call.pop("index", None)
+    if calls := choice["message"].get("tool_calls"):
+        for call in objects(calls):
+            call.pop("index", None)
     return choice
 
 

@@ -153,6 +153,8 @@ def decode(body: bytes, content_encoding: str, limit: int = DECODED_LIMIT_BYTES)
 
     Raises Undecodable; TooLong if the result is longer than ``limit`` bytes.
     """
+    if not content_encoding:
+        return body
     for encoding in reversed([name.strip().lower() for name in content_encoding.split(",")]):
         if encoding in ("", "identity"):
             continue
