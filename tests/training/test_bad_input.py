@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from burnish.proxy.learner.export import Policies, left_out, samples
+from burnish.proxy.learner import export
+from burnish.proxy.learner.export import Policies, chosen, left_out
+from burnish.proxy.log import Rating
+from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.usability import Rules, obstacle_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
@@ -19,8 +22,9 @@ from burnish.training.dataset import LeftOut, rendered
 from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
 from burnish.training.lessons import lessons
 from burnish.training.rendering import Renderer, Unrenderable
-from tests.proxy.learner.test_export import rated
+from tests.proxy.learner.test_export import PLAIN
 from tests.support.jobs import NO_BASE, job_spec
+from tests.support.records import changed
 
 OURS = Policies("sha256:ours")
 OUR_BASE = NO_BASE._replace(digest="sha256:ours")
@@ -32,9 +36,30 @@ def said(text: Any, **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": text, **more}
 
 
-def sample(*, good: bool = True, **changes: Any) -> Sample:
+def rated(conversation: str, reward: float, **changes: Any) -> RatedCompletion:
+    completion = changed(PLAIN, id=f"cmpl_{conversation}", conversation_id=conversation, **changes)
+    return RatedCompletion(completion, reward, 1.0, (f"fb_{conversation}",), None, None)
+
+
+def rating(answer: RatedCompletion) -> Rating:
+    completion = answer.completion
+    effective = Effective(
+        answer.reward, answer.weight, answer.feedback_ids, answer.comment, answer.correction, ()
+    )
+    return Rating(
+        answer.answer, completion.conversation_id, completion.served, False, effective, (), answer.fault
+    )
+
+
+def samples(talk: list[RatedCompletion]) -> list[Sample]:
     """Through the export, as the proxy does it."""
-    return samples([rated("c", 1.0 if good else -1.0, **changes)], (), OURS)[0]
+    choices = chosen([rating(answer) for answer in talk], (), OURS, learnable=False)
+    by_answer = {choice.rating.answer: choice for choice in choices}
+    return [export.sample(answer, by_answer[answer.answer]) for answer in talk if answer.answer in by_answer]
+
+
+def sample(*, good: bool = True, **changes: Any) -> Sample:
+    return samples([rated("c", 1.0 if good else -1.0, **changes)])[0]
 
 
 PICTURED = [{"type": "text", "text": "What is this?"}, IMAGE]
@@ -101,8 +126,8 @@ def learnt(
     backend: TorchPeftBackend, talk: list[RatedCompletion], objective: Objective = "mis_po"
 ) -> tuple[list[Lesson], dict[str, int]]:
     spec = job_spec(OUR_BASE, objective=objective, hyperparameters=Hyperparameters(max_tokens=64))
-    counted = LeftOut(Counter(left_out(talk, ())))
-    found = lessons(JobDirectory(Path("unused")), spec, samples(talk, (), OURS), backend, counted)
+    counted = LeftOut(Counter(left_out([rating(answer) for answer in talk], ())))
+    found = lessons(JobDirectory(Path("unused")), spec, samples(talk), backend, counted)
     return found, dict(counted.counts)
 
 
@@ -144,7 +169,7 @@ def test_replies_of_another_model_are_learnt_from_where_they_are(backend: TorchP
         rated("of a version that is gone", -1.0, adapter_version=7),
         rated("of the cloud", -1.0, adapter_version=None),
     ]
-    assert [each.behaviour_version for each in samples(talk, (), OURS)] == [0, None, None, None]
+    assert [each.behaviour_version for each in samples(talk)] == [0, None, None, None]
     found, counted = learnt(backend, talk)
     assert counted == {}
     assert all(reply.behaviour_logps == reply.reference_logps for one in found for reply in one.replies)
@@ -159,7 +184,7 @@ def test_a_comment_without_a_question_is_left_out(backend: TorchPeftBackend) -> 
     counted = LeftOut()
     spec = job_spec(OUR_BASE, objective="hybrid")
     with pytest.raises(Exception, match="no comment is left"):
-        lessons(JobDirectory(Path("unused")), spec, samples(talk, (), OURS), backend, counted)
+        lessons(JobDirectory(Path("unused")), spec, samples(talk), backend, counted)
     assert counted.counts["no message of a user comes before the answer"] == 1
     assert counted.counts["there are images, audio or files in the conversation"] == 2, (
         "the rating and the comment"
