@@ -19,7 +19,7 @@ from burnish.adapters.gate import Evidence, Verdict, judge
 from burnish.adapters.gate.evidence import Attempted
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
 from burnish.adapters.registry import Registry, version_label
-from burnish.adapters.rewards import RatedReply, believed_preference_model
+from burnish.adapters.rewards import believed_preference_model
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
 from burnish.adapters.threads import cores, in_one_thread
@@ -27,6 +27,7 @@ from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.pairs import kept_pairs
+from burnish.proxy.learner.plan import AS_SET, Plan, Rated, Wanted
 from burnish.proxy.learner.played import Logged, attempts, no_rollout, played
 from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.proxy.learner.trainer import run_step
@@ -37,7 +38,6 @@ from burnish.training.device import main_memory, model_size
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import (
-    Episode,
     Hyperparameters,
     JobDirectory,
     JobSpec,
@@ -70,72 +70,6 @@ SHOWN = (("loss", "loss"), ("KL", "kl_per_token"))
 Ending = Literal["live", "candidate", "rejected"]
 Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
 """Called with the next stage and the version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the user asks of a run, beyond the settings."""
-
-    force: bool = False
-    """Train on ratings of one kind, too."""
-    refresh: bool = False
-    """From the base model, on all ratings, whatever the live version has learnt."""
-    rlhf: bool = False
-    """A warm start on demonstrations, a reward model from the ratings, then a policy gradient against it."""
-    objective: Objective | None = None
-    """Instead of ``train.objective``."""
-    rollouts: str | None = None
-    """Learn from the rollouts of this task, and not from ratings."""
-    judge: bool = True
-    """False: the version stays a candidate, to be judged later."""
-    version: int | None = None
-    """Train nothing: judge this candidate."""
-
-    @property
-    def by_ratings(self) -> bool:
-        """Whether there must be ratings of both kinds."""
-        return self.rollouts is None and self.version is None
-
-
-AS_SET = Wanted()
-
-
-@dataclass(frozen=True, slots=True)
-class Rated:
-    """All ratings that can be learnt from, including those that were, as far as the gate needs them."""
-
-    completion_ids: tuple[str, ...]
-    replies: tuple[RatedReply, ...]
-    """The latest ones that say good or bad, earliest first: of these the preference model is made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The plan of a run, before anything is written."""
-
-    run_id: str
-    parent: int
-    """The version that training starts from; 0 = the base model."""
-    incumbent: int
-    """The live version, with which the candidate is compared: the parent, unless the run starts from the base model."""
-    spec: JobSpec
-    rated: Rated
-    chosen: tuple[export.Chosen, ...] = ()
-    """The ratings of the job. Their texts are read when it is written."""
-    held_out: tuple[Rating, ...] = ()
-    """The gate judges by these."""
-    episodes: tuple[Episode, ...] = ()
-    """If there are some, the run learns from them alone."""
-    judge: bool = True
-
-    @property
-    def note(self) -> str | None:
-        """The settings that burnish chose or changed, with reasons."""
-        return "; ".join(self.spec.notes) or None
-
-    @property
-    def training(self) -> list[export.Chosen]:
-        return [each for each in self.chosen if not each.held_out]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import version_label
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.curve import Curve, curve_of
-from burnish.proxy.learner.cycle import AS_SET, Cycle, Wanted
+from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.machine import UNKNOWN, Meter
+from burnish.proxy.learner.plan import AS_SET, Wanted
 from burnish.proxy.learner.played import no_rollout
 from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, State, decide, warnings

@@ -24,8 +24,8 @@ from burnish.proxy.described import described, flat, list_of, optional
 from burnish.proxy.errors import Forbidden, Unprocessable
 from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
-from burnish.proxy.learner.cycle import Wanted
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.plan import Wanted
 from burnish.proxy.learner.progress import Progress
 from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.transfer import Format, Transfer

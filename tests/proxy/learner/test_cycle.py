@@ -16,8 +16,8 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.questions import QUESTIONS
-from burnish.proxy.learner.cycle import Wanted
 from burnish.proxy.learner.pairs import read_pair
+from burnish.proxy.learner.plan import Wanted
 from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.records import Run

@@ -11,7 +11,7 @@ import pytest
 from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.gate import told
 from burnish.proxy.ids import run_id
-from burnish.proxy.learner.cycle import Wanted
+from burnish.proxy.learner.plan import Wanted
 from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
 from burnish.training.presets import hyperparameters
