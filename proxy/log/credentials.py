@@ -1,7 +1,7 @@
 """Finds keys and tokens in what is logged, by the patterns of those who issue them.
 
-Most texts have no long word, so they aren't searched at all. In others the mark of each kind is searched first. Every
-repetition is bounded, so the time grows with the length of the text only.
+Most texts have no long word, so they aren't searched at all. In others the mark of each kind is searched first, near
+the long words. Every repetition is bounded, so the time grows with the length of the text only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ DISTINCT = 10
 SAMPLE = b"EXAMPLE"
 """In the keys that AWS prints in its documentation."""
 LOOK_BACK = 12
+MARK_BEFORE = 40
+"""Bytes before a long word in which the mark of its kind begins, unless that stands apart: a JSON web token may have
+a short word between."""
 TOKEN = re.compile(rb"\A[^\s\"'<>,;]*")
 """The rest of a key that has been found."""
 REPLACEMENT = "…".encode()
@@ -31,14 +34,16 @@ class Kind(NamedTuple):
     after: re.Pattern[bytes]
     """Begins with the mark, which makes it fast."""
     before: re.Pattern[bytes]
+    apart: bool = False
+    """True if its long word may stand far behind its mark."""
 
 
 # The text is JSON, where a line break is a backslash and a letter.
 BEGINNING = rb"(?:\A|[^A-Za-z0-9_-]|\\[nrt])\Z"
 
 
-def _kind(mark: bytes, after: bytes, before: bytes = BEGINNING) -> Kind:
-    return Kind(mark, re.compile(re.escape(mark) + after, re.ASCII), re.compile(before))
+def _kind(mark: bytes, after: bytes, before: bytes = BEGINNING, *, apart: bool = False) -> Kind:
+    return Kind(mark, re.compile(re.escape(mark) + after, re.ASCII), re.compile(before), apart)
 
 
 KINDS = (
@@ -58,23 +63,38 @@ KINDS = (
     _kind(b"github_pat_", rb"\w{50}"),
     _kind(b"glpat-", rb"[\w-]{20}"),  # GitLab
     _kind(b"xox", rb"[abeoprs]-(?=[A-Za-z-]{0,20}\d)[A-Za-z0-9-]{20}"),  # Slack
-    _kind(b"hooks.slack.com/services/T", rb"\w{6,12}/B\w{6,12}/\w{20}", rb""),
+    _kind(b"hooks.slack.com/services/T", rb"\w{6,12}/B\w{6,12}/\w{20}", rb"", apart=True),
     _kind(b"k_live_", rb"[A-Za-z0-9]{20}", rb"[sr]\Z"),  # Stripe
     _kind(b"npm_", rb"[A-Za-z0-9]{36}"),
     _kind(b"pypi-AgE", rb"[\w-]{50}"),
     _kind(b"SG.", rb"[\w-]{22}\.[\w-]{43}"),  # SendGrid
     _kind(b":AA", rb"[\w-]{33}(?![\w-])", rb"[0-9]{8}\Z"),  # Telegram's bots
     _kind(b".eyJ", rb"[\w-]{10,8192}\.[\w-]{20}", rb"[A-Za-z0-9_-]{10}\Z"),  # JSON web tokens
-    _kind(b"PRIVATE KEY-----", rb"(?:\\+[nr]|\s){1,4}[A-Za-z0-9+/]{40}", rb""),
-    _kind(b"earer ", rb"(?=[A-Za-z._~+/=-]{0,200}\d)[A-Za-z0-9._~+/=-]{24}", rb"[Bb]\Z"),
+    _kind(b"PRIVATE KEY-----", rb"(?:\\+[nr]|\s){1,4}[A-Za-z0-9+/]{40}", rb"", apart=True),
+    _kind(b"earer ", rb"(?=[A-Za-z._~+/=-]{0,200}\d)[A-Za-z0-9._~+/=-]{24}", rb"[Bb]\Z", apart=True),
 )
 
 
 def holds_credential(text: bytes) -> bool:
     """Return whether a text, as JSON, holds what looks like a key or a token."""
-    return LONG_WORD in text.translate(AS_WORDS) and any(
-        kind.mark in text and _found(kind, text) is not None for kind in KINDS
-    )
+    words = text.translate(AS_WORDS)
+    if LONG_WORD not in words:
+        return False
+    near = _long_words(text, words)
+    marked = [kind for kind in KINDS if kind.mark in (text if kind.apart else near)]
+    return any(_found(kind, text) for kind in marked)
+
+
+def _long_words(text: bytes, words: bytes) -> bytes:
+    """Return the long words of a text, each with what stands before it. Most texts have few."""
+    parts = []
+    start = words.find(LONG_WORD)
+    while start >= 0:
+        end = words.find(b" ", start)
+        end = end if end >= 0 else len(text)
+        parts.append(text[max(0, start - MARK_BEFORE) : end])
+        start = words.find(LONG_WORD, end)
+    return b" ".join(parts)
 
 
 def without_credentials(text: str) -> str:
