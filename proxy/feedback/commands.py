@@ -63,6 +63,21 @@ MOST_PARAGRAPHS = 100
 """Of a command, behind which aider's reminder is looked for."""
 
 
+FIRST = frozenset(BLANK) | {beginning[0] for beginning in BEGINNINGS}
+"""How the text of a command begins, or what is stripped from it."""
+
+
+def may_be_command(messages: Sequence[Message]) -> bool:
+    """Tell most last turns, which are one text, from commands: by its first character."""
+    last = messages[-1] if messages else {}
+    content = last.get("content")
+    if not content or not isinstance(content, str) or last.get("role") != "user":
+        return bool(messages)
+    if len(messages) > 1 and messages[-2].get("role") == "user":
+        return True
+    return content[0] in FIRST
+
+
 def find_command(messages: Sequence[Message]) -> Command | None:
     """Return the command in the last human turn, if the turn is one."""
     turn = [messages[index] for index in _last_turn(messages)]

@@ -56,17 +56,6 @@ WORD = re.compile(
 """Counts are limited, because a text may be long."""
 SEPARATOR = re.compile(r"\A[-–—:,;]\s+")
 
-MARKS = (b"/r", b"/R", b"/\xef", b"\xbc\x8f", b"\\u")
-"""JSON that holds a command has one of these: a slash and an r, either of them perhaps full-width or escaped."""
-
-
-def may_hold_command(body: bytes) -> bool:
-    """Tell most bodies, as JSON in UTF-8, from those with a command: a search costs less than reading messages."""
-    for mark in MARKS:  # noqa: SIM110 – any() would call a generator for each mark
-        if mark in body:
-            return True
-    return False
-
 
 def parse(text: str) -> Command | None:
     """Parse a whole message; None if it isn't a command, ``help`` if the command is unknown."""

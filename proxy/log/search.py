@@ -35,9 +35,11 @@ MERGE_PAGES = 200
 """Of the index, rewritten in one step: some milliseconds."""
 
 STEP_ROWS = 512
-"""Completions that are added together: some 20 milliseconds. When so many wait, it is time for a step."""
+"""Completions that are added together: some 20 milliseconds."""
 STEP_EVERY_S = 5.0
-"""Fewer completions wait no longer than this."""
+"""Fewer completions wait no longer than this; more of them wait until the writer has nothing else to do."""
+MOST_BEHIND = 4096
+"""When so many completions wait, it is time for a step under any load: a search looks through all of them."""
 END = 2**63 - 1
 """Above the number of any completion, and any count of them."""
 
@@ -117,12 +119,17 @@ class Lag:
         self._at = 0.0
         self._trouble = ""
 
-    def is_due(self, written: int) -> bool:
-        """Note that so many entries and calls were written; return whether it is time for a step."""
+    def is_due(self, written: int, *, idle: bool) -> bool:
+        """Note that so many entries and calls were written; return whether it is time for a step.
+
+        ``idle``: the writer found nothing to write.
+        """
         self._written += written
-        if self.more or self._written >= STEP_ROWS:
+        if self.more or self._written >= MOST_BEHIND:
             return True
-        return self._written > 0 and time.monotonic() >= self._at + STEP_EVERY_S
+        if not self._written or idle:
+            return self._written > 0
+        return self._written < STEP_ROWS and time.monotonic() >= self._at + STEP_EVERY_S
 
     def step(self, connection: sqlite3.Connection) -> None:
         self._written, self._at = 0, time.monotonic()

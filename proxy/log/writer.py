@@ -229,7 +229,8 @@ class Writer:
         self._succeeded(batch)
         for report in reports:
             report()
-        if self._search_lag.is_due(len(batch.read_back) + len(batch.captures) + len(batch.calls)):
+        written = len(batch.read_back) + len(batch.captures) + len(batch.calls)
+        if self._search_lag.is_due(written, idle=batch.empty):
             self._queue.busy_since = time.monotonic()  # what comes meanwhile waits as during a batch
             self._search_lag.step(self._connection)
             self._queue.busy_since = None

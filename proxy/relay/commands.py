@@ -6,11 +6,10 @@ from typing import ClassVar
 
 from burnish.proxy.access import identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
-from burnish.proxy.feedback.commands import Answer, exchanges, find_command
-from burnish.proxy.feedback.grammar import may_hold_command
+from burnish.proxy.feedback.commands import Answer, exchanges, find_command, may_be_command
 from burnish.proxy.http.headers import first
 from burnish.proxy.ids import completion_id
-from burnish.proxy.relay.history import freed, may_hold_own_words
+from burnish.proxy.relay.history import freed, may_have_traces
 from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.steps import Exchange, Step
 
@@ -24,7 +23,8 @@ class ChatCommands(Step):
         self._answer = answer
 
     def concerns(self, exchange: Exchange) -> bool:
-        return may_hold_command(exchange.body) or may_hold_own_words(exchange.body)
+        messages = exchange.request.messages
+        return may_be_command(messages) or may_have_traces(exchange.surface, messages, exchange.body)
 
     async def before_target(self, exchange: Exchange) -> None:
         surface, headers = exchange.surface, exchange.headers

@@ -22,15 +22,17 @@ from burnish.proxy.surfaces.lenient import Json
 
 OWN_WORDS, COMMAND = PREFIX.encode(), b"/rl"
 """What a body contains if its history may have such traces."""
-REFERENCE = COMMAND_PREFIX.encode()
-"""What a body contains if it names such an answer by its id only."""
+RESPONSES, REFERENCE = "responses", COMMAND_PREFIX.encode()
+"""The format that can name such an answer by its id only, and what the body contains then."""
 MOST_LOOKUPS = 32
 """Commands of one history that are looked up in the log, latest first."""
 
 
-def may_hold_own_words(body: bytes) -> bool:
-    """Tell most bodies from those whose history has an answer of burnish's own."""
-    return OWN_WORDS in body or REFERENCE in body
+def may_have_traces(surface: Surface, messages: Sequence[dict[str, Any]], body: bytes) -> bool:
+    """Tell most histories from those with an answer of burnish's own, or with a command that lacks one."""
+    if len(messages) > 1 and (OWN_WORDS in body or (_lacks_an_answer(messages) and COMMAND in body)):
+        return True
+    return surface.name == RESPONSES and REFERENCE in body
 
 
 async def freed(
