@@ -8,9 +8,17 @@ RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
+COPY app app
+COPY cli cli
+COPY terminal terminal
+COPY parts parts
+COPY learner learner
 COPY proxy proxy
 COPY training training
 COPY adapters adapters
+COPY gate gate
+COPY config config
+COPY system system
 COPY agents agents
 RUN uv venv /opt/burnish \
     && uv pip install --no-cache --python /opt/burnish/bin/python --torch-backend "${TORCH_BACKEND}" \

@@ -14,7 +14,7 @@ from typing import Any
 
 from burnish.adapters.convert.gguf_layout import field, open_gguf
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
-from burnish.adapters.extras import how_to_install
+from burnish.system.extras import how_to_install
 
 GGUF_MAGIC = b"GGUF"
 

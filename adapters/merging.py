@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.adapters import errors
-from burnish.adapters.child import Child, ChildError
-from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError
 from burnish.adapters.manifest import AdapterVersion
+from burnish.system.child import Child, ChildError
+from burnish.system.environment import for_child
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,16 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from burnish.adapters.gate.check import Limits
-from burnish.adapters.gate.intervals import mean_gain
-from burnish.adapters.questions import FACTS
-from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.demo.outcome import HELD_OUT, Exam
-from burnish.proxy.cli.demo.progress import Shown, shown
-from burnish.proxy.cli.demo.questions import BRIEFLY, QUESTIONS
-from burnish.proxy.cli.demo.running import burnish
-from burnish.proxy.cli.demo.trial import examine, wait_for_verdict
-from burnish.proxy.cli.demo.user import User, brief
+from burnish.gate.check import Limits
+from burnish.gate.intervals import mean_gain
+from burnish.gate.questions import FACTS
+from burnish.parts.desktop.demo.outcome import HELD_OUT, Exam
+from burnish.parts.desktop.demo.progress import Shown, shown
+from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
+from burnish.parts.desktop.demo.running import burnish
+from burnish.parts.desktop.demo.trial import examine, wait_for_verdict
+from burnish.parts.desktop.demo.user import User, brief
+from burnish.terminal.client import Proxy
 
 CLOUD_MODEL = "cloud-1"
 LONG = (

@@ -26,9 +26,9 @@ import httpx
 import psutil
 
 from bench.learning.learn import POLL_S, RUN_LIMIT_S
-from burnish.proxy.cli.demo.halves import HALVES, Name
-from burnish.proxy.cli.demo.questions import QUESTIONS
-from burnish.proxy.cli.demo.user import User
+from burnish.parts.desktop.demo.halves import HALVES, Name
+from burnish.parts.desktop.demo.questions import QUESTIONS
+from burnish.parts.desktop.demo.user import User
 
 CHECKOUT = Path(__file__).parents[1]
 FIRST_ANSWER_LIMIT_S = 60.0

@@ -27,17 +27,17 @@ from bench.gate_candidates import Candidate, candidates
 from bench.learning.preferences import PREFERENCES
 from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.errors import CorruptAdapter
-from burnish.adapters.gate import judge
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from burnish.adapters.rewards import RatedReply, last_question
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
-from burnish.proxy.learner import sampling
-from burnish.proxy.learner.evidence import evidence
-from burnish.proxy.learner.sampling import Prompt, Side
-from burnish.proxy.learner.trainer import run_step
+from burnish.gate import judge
+from burnish.gate.preference import RatedReply, last_question
+from burnish.learner import sampling
+from burnish.learner.evidence import evidence
+from burnish.learner.sampling import Prompt, Side
+from burnish.learner.trainer import run_step
 from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
 from burnish.training.presets import hyperparameters
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from burnish.adapters.gate import Limits, allowance, forgetting_by_chance
-from burnish.adapters.questions import FACTS
-from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
+from burnish.gate import Limits, allowance, forgetting_by_chance
+from burnish.gate.questions import FACTS
+from burnish.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
 
 DRAWS = 20_000
 SHARES = (0.0, 0.02, 0.1, 0.3)

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.training_batch import answers
 from bench.training_gpu import peak_flops
-from burnish.proxy.cli.demo.halves import HALVES
+from burnish.parts.desktop.demo.halves import HALVES
 from burnish.training.device import Sizes, estimated_bytes
 from burnish.training.job import Hyperparameters, Quantize
 

@@ -25,8 +25,8 @@ import httpx
 import psutil
 
 from bench.log_scale import fill
-from burnish.proxy.learner import export
-from burnish.proxy.learner.evidence import rated_replies
+from burnish.learner import export
+from burnish.learner.evidence import rated_replies
 from burnish.proxy.log import Log
 from burnish.training.job import JobDirectory
 from tests.support.burnish import running

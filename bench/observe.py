@@ -14,9 +14,9 @@ from collections.abc import Callable
 import orjson
 from prometheus_client import CollectorRegistry, generate_latest
 
+from burnish.app.observe.counts import Counts
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log.capture import parsed
-from burnish.proxy.observe.counts import Counts
 from burnish.proxy.records import Asked, Completion, Ended, Served, Wire
 
 CHUNKS = 40
@@ -56,7 +56,7 @@ def dropped_traces() -> Callable[..., None]:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-    from burnish.proxy.observe.traces import Traces
+    from burnish.app.observe.traces import Traces
 
     class Nowhere(SpanExporter):
         def export(self, spans: object) -> SpanExportResult:

@@ -18,9 +18,9 @@ from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 from bench.first_hour import learnt
 from bench.page.browser import SIZE, chromium_path
-from burnish.proxy.cli.demo.halves import HALVES, Name
-from burnish.proxy.cli.demo.questions import QUESTIONS
-from burnish.proxy.cli.demo.user import User
+from burnish.parts.desktop.demo.halves import HALVES, Name
+from burnish.parts.desktop.demo.questions import QUESTIONS
+from burnish.parts.desktop.demo.user import User
 from tests.support.burnish import running
 
 ROOT = Path(__file__).parents[1]

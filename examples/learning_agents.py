@@ -20,7 +20,7 @@ from typing import Any
 from burnish.agents import GymAgent, Refused
 from burnish.agents.demonstrations import Demonstration
 from burnish.agents.playing import Environments
-from burnish.proxy.cli.demo.running import burnish
+from burnish.parts.desktop.demo.running import burnish
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Start at ``app.running`` (composition) and ``serve.serve``. Only the errors are 
 the CLI does not pay for the server.
 """
 
-from burnish.proxy.errors import (
+from burnish.proxy.http.errors import (
     BodyTooLarge,
     BurnishError,
     ConfigError,

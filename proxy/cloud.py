@@ -23,12 +23,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from burnish.adapters.child import Child, ChildError
-from burnish.adapters.extras import how_to_install, requirements
-from burnish.proxy.config import Config, Local
-from burnish.proxy.errors import ConfigError
-from burnish.proxy.settings import ENV_PREFIX
-from burnish.proxy.tables import LITELLM
+from burnish.config.config import Config, Local
+from burnish.config.settings import ENV_PREFIX
+from burnish.config.tables import LITELLM
+from burnish.proxy.http.errors import ConfigError
+from burnish.system.child import Child, ChildError
+from burnish.system.extras import how_to_install, requirements
 
 logger = logging.getLogger(__name__)
 

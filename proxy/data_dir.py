@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from burnish.adapters import durable
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
+from burnish.system import durable
 
 LOCK = "lock"
 SECRET, SECRET_BYTES = "secret", 32

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from burnish.proxy import client_headers
-from burnish.proxy.access import identity_of
-from burnish.proxy.errors import BodyTooLarge, InvalidRequest, Unprocessable, UnsupportedMediaType
+from burnish.proxy.access.access import identity_of
+from burnish.proxy.http.errors import BodyTooLarge, InvalidRequest, Unprocessable, UnsupportedMediaType
 from burnish.proxy.http.headers import named_headers
 
 BROWSER = frozenset({"origin", "referer", "cookie"})

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from burnish.proxy.config import Config
-from burnish.proxy.errors import ConfigError
+from burnish.config.config import Config
+from burnish.proxy.http.errors import ConfigError
 
 FIRST_FD = 3
 """First descriptor that systemd hands over (sd_listen_fds(3))."""

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from burnish.proxy.config import Config
+from burnish.config.config import Config
 from burnish.proxy.log.credentials import without_credentials
 from burnish.proxy.plain import plain
 from burnish.proxy.rate_limited import RateLimited

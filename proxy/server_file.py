@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from burnish.adapters import durable
-from burnish.proxy.config import Config, is_loopback
+from burnish.config.config import Config, is_loopback
 from burnish.proxy.data_dir import in_use
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
+from burnish.system import durable
 
 MOST_BYTES = 4096
 

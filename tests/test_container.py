@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from burnish.proxy.config import load_config
+from burnish.config.config import load_config
 from tests.support.burnish import running
 from tests.support.program import NOBODY, run
 

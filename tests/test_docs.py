@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bench.learning.results import RECORDS, page
-from burnish.proxy.cli.commands import COMMANDS, load
-from burnish.proxy.config import Config
-from burnish.proxy.settings import Sources
+from burnish.cli.commands import COMMANDS, load
+from burnish.config.config import Config
+from burnish.config.settings import Sources
 
 ROOT = Path(__file__).parents[1]
 LLMS = ROOT / "docs" / "llms.txt"

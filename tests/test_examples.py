@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from burnish.proxy.config import load_config
+from burnish.config.config import load_config
 from examples.coding_agent import TOYS, Toy, passes, written
 from tests.support.burnish import running
 from tests.support.inprocess import behind

@@ -290,25 +290,25 @@ def test_the_commit_chooses_among_the_rooms_that_are_not_old() -> None:
         (
             "training",
             ["training/loop.py", "adapters/convert/merge.py"],
-            ["proxy/app.py", "proxy/page/files/main.js"],
+            ["app/app.py", "parts/page/files/main.js"],
         ),
         (
             "page",
-            ["proxy/page/files/main.js", "proxy/feedback/routes.py"],
-            ["training/loop.py", "proxy/cli/train.py"],
+            ["parts/page/files/main.js", "proxy/feedback/routes.py"],
+            ["training/loop.py", "cli/train.py"],
         ),
-        ("engines", ["adapters/hosts/vllm.py", "training/loop.py"], ["proxy/app.py"]),
+        ("engines", ["adapters/hosts/vllm.py", "training/loop.py"], ["app/app.py"]),
         (
             "clients",
-            ["proxy/relay/relay.py", "proxy/app.py", "proxy/agents/codex.py", "docs/agents.md"],
+            ["proxy/relay/relay.py", "app/app.py", "parts/connect/codex.py", "docs/agents.md"],
             [
                 "training/loop.py",
-                "proxy/page/files/main.js",
-                "proxy/page/events.py",
-                "proxy/learner/cycle.py",
+                "parts/page/files/main.js",
+                "parts/page/events.py",
+                "learner/cycle.py",
             ],
         ),
-        ("learning", ["training/loop.py", "proxy/learner/export.py"], ["proxy/relay/relay.py"]),
+        ("learning", ["training/loop.py", "learner/export.py"], ["proxy/relay/relay.py"]),
     ],
 )
 def test_the_real_rooms_are_neither_empty_nor_everything(

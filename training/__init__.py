@@ -4,8 +4,8 @@
 hyper-parameters, so it imports neither a framework nor numpy.
 """
 
+from burnish.config.hyperparameters import Hyperparameters
 from burnish.training.errors import Diverged, JobError, MissingDependency, NotTrainable, TrainingError
-from burnish.training.hyperparameters import Hyperparameters
 
 __all__ = [
     "Diverged",

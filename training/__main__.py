@@ -19,7 +19,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from burnish.adapters import durable
+from burnish.system import durable
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
 from burnish.training.reward_job import read_reward_job

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from burnish.adapters import durable
+from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.errors import JobError

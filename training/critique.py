@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.gate.replies import near_empty, on_topic, repetitive, topics
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out, rendered
 from burnish.training.errors import NotTrainable

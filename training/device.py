@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from burnish.adapters.convert.gguf_layout import field, open_gguf
-from burnish.adapters.extras import TRAINING
+from burnish.system.extras import TRAINING
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, ModelSize, Quantize
 

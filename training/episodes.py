@@ -13,10 +13,10 @@ from itertools import groupby
 from statistics import fmean
 from typing import NamedTuple
 
+from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, JobSpec, Objective
 from burnish.training.policy_gradient import advantages, check_finite, differ
 from burnish.training.rendering import Rendered, Renderer, Unrenderable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.adapters.extras import how_to_install
+from burnish.system.extras import how_to_install
 
 
 class TrainingError(Exception):

@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
-from burnish.adapters.replies import on_topic, topics
+from burnish.gate.evidence import CommentFit, HeldOutReply
+from burnish.gate.replies import on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples

@@ -27,11 +27,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from burnish.adapters import durable
-from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
-from burnish.adapters.replies import left_in_text
-from burnish.training.errors import JobError
-from burnish.training.hyperparameters import (
+from burnish.config.hyperparameters import (
     CONSTANTS,
     OBJECTIVES,
     Hyperparameters,
@@ -40,6 +36,10 @@ from burnish.training.hyperparameters import (
     Objective,
     known_objective,
 )
+from burnish.gate.evidence import CommentFit, HeldOutReply
+from burnish.gate.replies import left_in_text
+from burnish.system import durable
+from burnish.training.errors import JobError
 
 __all__ = [
     "OBJECTIVES",

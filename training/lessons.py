@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
 from burnish.training.dataset import Example, LeftOut, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.policy_gradient import Answer, prompt_of, told_apart
 from burnish.training.presets import NOTHING, teaches
@@ -334,7 +334,7 @@ def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
     The answers needn't be sampled from the model, because its whole distribution is preserved.
 
     Source: pseudo-rehearsal, Robins 1995 (doi:10.1080/09540099550039318); Learning without Forgetting, arXiv
-    1606.09282. The gate asks for other facts (``adapters/questions.py``), and the bench for others again.
+    1606.09282. The gate asks for other facts (``gate/questions.py``), and the bench for others again.
     """
     answers = list(_rendered(backend.renderer, max_tokens))
     logps, teachers = backend.logps(answers, "bare"), backend.distributions(answers, "bare")

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TextIO
 
-from burnish.adapters import durable
+from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import LeftOut, batches

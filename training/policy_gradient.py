@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, pstdev
 
-from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
-from burnish.adapters.rewards import Candidate, RewardModel
+from burnish.gate.preference import Candidate, RewardModel
+from burnish.gate.replies import near_empty, on_topic, repetitive, topics
 from burnish.training.backends.base import Lesson, Logps, Reply, Sampled, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import NotTrainable

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
-from burnish.training.hyperparameters import POLICY_GRADIENT
+from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Hyperparameters, ModelSize, Objective
 
 SYSTEM_ROLES = ("system", "developer")

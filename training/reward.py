@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from burnish.adapters.rewards import (
+from burnish.config.hyperparameters import Rewards
+from burnish.gate.preference import (
     MIN_OF_A_CLASS,
     MIN_RATED,
     RatedReply,
@@ -18,9 +19,8 @@ from burnish.adapters.rewards import (
     last_question,
     text_of,
 )
-from burnish.adapters.rewards.ensemble import ridges
+from burnish.gate.preference.ensemble import ridges
 from burnish.training.errors import NotTrainable
-from burnish.training.hyperparameters import Rewards
 from burnish.training.job import Sample
 from burnish.training.policy_gradient import told_apart
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from burnish.adapters import durable
-from burnish.adapters.rewards import MOST_RATED
+from burnish.gate.preference import MOST_RATED
+from burnish.system import durable
 from burnish.training.errors import JobError
 
 JOB, RATED, MODEL = "reward_job.json", "rated.jsonl", "model"

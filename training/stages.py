@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from burnish.adapters.rewards import RewardModel
+from burnish.config.hyperparameters import POLICY_GRADIENT
+from burnish.gate.preference import RewardModel
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.episodes import FOR_EPISODES, episode_lessons
 from burnish.training.errors import NotTrainable
-from burnish.training.hyperparameters import POLICY_GRADIENT
 from burnish.training.job import Episode, JobDirectory, JobSpec, Sample
 from burnish.training.lessons import check_teachable, imitation, lessons, logged_answers
 from burnish.training.policy_gradient import lessons_from, sampled

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters import durable
+from burnish.system import durable
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.gguf_config import check_weights, complete, read_gguf
 

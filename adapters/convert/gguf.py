@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from burnish.adapters import durable
 from burnish.adapters.convert.gguf_layout import (
     BaseLayout,
     field,
@@ -33,6 +32,7 @@ from burnish.adapters.convert.peft import (
     write_peft,
 )
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter
+from burnish.system import durable
 
 _MATRIX = 2
 # With these keys an adapter applies only sometimes, or in another way.

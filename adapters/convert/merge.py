@@ -18,7 +18,6 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFEndian, LlamaFileType
 from gguf.quants import dequantize, quantize
 
-from burnish.adapters import durable
 from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.gguf import pairs_by_tensor, read_lora
 from burnish.adapters.convert.gguf_layout import BaseLayout, open_gguf, read_base
@@ -26,6 +25,7 @@ from burnish.adapters.convert.peft import Array, Lora
 from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, LostInRounding
 from burnish.adapters.merging import Merged
+from burnish.system import durable
 
 Precision = Literal["q8_0", "f16"]
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from burnish.adapters import durable
 from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.peft import Lora, check_shape, read_peft, to_float32
 from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.merging import Merged
+from burnish.system import durable
 
 WEIGHTS = "*.safetensors"
 CONFIG = "config.json"

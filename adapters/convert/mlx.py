@@ -18,9 +18,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from burnish.adapters import durable
 from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, check_shape, read_peft, read_tensors
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
+from burnish.system import durable
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapters.safetensors"

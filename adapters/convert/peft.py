@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
-from burnish.adapters import durable
 from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
+from burnish.system import durable
 
 Array = NDArray[np.float32]
 

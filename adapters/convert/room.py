@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.memory import available_bytes
 from burnish.adapters.weights_file import WEIGHTS
+from burnish.system.memory import available_bytes
 
 # Measured: 115 MB for the small model, 147 MB for tensors as wide as those of an 8B model. The adapter comes on top.
 MEMORY_BYTES = 256 * 2**20

@@ -10,7 +10,7 @@ from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.threads import in_one_thread
+from burnish.system.threads import in_one_thread
 
 
 def open_state(state_dir: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 
-from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
+from burnish.system import durable
 
 _MB = 1e6
 

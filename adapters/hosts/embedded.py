@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from burnish.adapters import errors
-from burnish.adapters.child import Child, ChildError
-from burnish.adapters.child_log import tail
-from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
@@ -21,8 +18,11 @@ from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.hosts.user_engine import MAX_RANK
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.memory import available_bytes
-from burnish.adapters.threads import cores
+from burnish.system.child import Child, ChildError
+from burnish.system.child_log import tail
+from burnish.system.environment import for_child
+from burnish.system.memory import available_bytes
+from burnish.system.threads import cores
 
 # Live, candidate, and two that drain after quick swaps; context.py has what each costs.
 MAX_RESIDENT = 4

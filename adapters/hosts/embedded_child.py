@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from burnish.adapters.errors import AdapterError, EngineError
-from burnish.adapters.extras import how_to_repair
+from burnish.system.extras import how_to_repair
 
 # Every open connection holds one of llama.cpp's HTTP threads, idle ones too; health checks must get one.
 HTTP_THREADS = 128

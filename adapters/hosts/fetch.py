@@ -14,8 +14,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
+from burnish.system import durable
 
 SMALL_MODEL = "smollm2"
 """Its name for users."""

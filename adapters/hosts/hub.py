@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.extras import how_to_install
+from burnish.system.extras import how_to_install
 
 logger = logging.getLogger(__name__)
 

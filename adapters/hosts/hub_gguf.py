@@ -17,7 +17,6 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.download import download
 from burnish.adapters.hosts.hub_cache import (
@@ -31,6 +30,7 @@ from burnish.adapters.hosts.hub_cache import (
     is_companion,
     quantisation,
 )
+from burnish.system import durable
 
 TIMEOUT_S = 30.0
 # The hub says 401 to strangers, so that nobody learns which private models there are.

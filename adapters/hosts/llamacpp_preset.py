@@ -12,9 +12,9 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
-from burnish.adapters.regular import SETTINGS_BYTES, check_regular
+from burnish.system import durable
+from burnish.system.regular import SETTINGS_BYTES, check_regular
 
 _HEADER = re.compile(r"\s*\[(?P<name>[^\]]+)\]")
 _OPTION = re.compile(r"\s*(?P<key>[^\s=#;\[]+)\s*=")

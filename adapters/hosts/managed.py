@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.adapters import durable
-from burnish.adapters.child import Child, ChildError
-from burnish.adapters.child_log import last_lines, meaning, tail
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import lifeline
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.converted import open_state
 from burnish.adapters.hosts.recipes import Recipe
+from burnish.system import durable
+from burnish.system.child import Child, ChildError
+from burnish.system.child_log import last_lines, meaning, tail
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.converted import check_base
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.threads import in_one_thread
+from burnish.system.threads import in_one_thread
 
 # Live, candidate, and two that drain after quick swaps; on the disk they cost little.
 MAX_RESIDENT = 4

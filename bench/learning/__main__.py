@@ -18,7 +18,7 @@ from rich.console import Console
 from bench.learning import grid, report
 from bench.learning.learn import NothingLearnt
 from bench.learning.rates import rates
-from burnish.proxy.cli.demo.running import DidNotStart
+from burnish.parts.desktop.demo.running import DidNotStart
 
 console = Console()
 

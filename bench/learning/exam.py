@@ -9,7 +9,7 @@ from typing import Any
 from bench.learning.general import FACTS, right
 from bench.learning.preferences import Preference
 from bench.learning.user import User
-from burnish.proxy.cli.demo.user import MAX_TOKENS, Answered, summarise
+from burnish.parts.desktop.demo.user import MAX_TOKENS, Answered, summarise
 
 # Enough for a fact.
 FACT_TOKENS = 40

@@ -22,7 +22,7 @@ from bench.learning.learn import learn
 from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
 from bench.learning.user import User
-from burnish.proxy.cli.demo.running import burnish
+from burnish.parts.desktop.demo.running import burnish
 
 PROMPTS_GRADED = (
     "Why is the sky blue?",

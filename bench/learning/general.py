@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.adapters.questions import read
+from burnish.gate.questions import read
 
 _FACTS = """
 What is the capital of France?|paris

@@ -27,9 +27,9 @@ from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
 from bench.learning.stress import stressed
 from bench.learning.user import User
-from burnish.adapters.threads import cores
-from burnish.proxy.cli.demo.running import burnish
-from burnish.proxy.cli.demo.user import Answered
+from burnish.parts.desktop.demo.running import burnish
+from burnish.parts.desktop.demo.user import Answered
+from burnish.system.threads import cores
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ANSWERS = "answers.json"

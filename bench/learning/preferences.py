@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from burnish.adapters.replies import near_empty
-from burnish.proxy.cli.demo.halves import TOO_LONG
-from burnish.proxy.cli.demo.questions import BRIEFLY
-from burnish.proxy.cli.demo.user import MAX_TOKENS, SHORT_CHARACTERS, Rule, brief
+from burnish.gate.replies import near_empty
+from burnish.parts.desktop.demo.halves import TOO_LONG
+from burnish.parts.desktop.demo.questions import BRIEFLY
+from burnish.parts.desktop.demo.user import MAX_TOKENS, SHORT_CHARACTERS, Rule, brief
 
 LONG_CHARACTERS = 200
 """A reply beyond this is at length, for one who wants that of a program that asks for one sentence."""

@@ -1,6 +1,6 @@
 """Everyday questions for benches and tests, all distinct: the demo's and more."""
 
-from burnish.proxy.cli.demo.questions import BRIEFLY, QUESTIONS
+from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
 
 _MORE = """
 What happens when water freezes?

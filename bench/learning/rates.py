@@ -11,8 +11,8 @@ from bench.learning.measure import Say
 from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
 from bench.learning.user import User
-from burnish.proxy.cli.demo.running import burnish
-from burnish.proxy.cli.demo.user import Answered, summarise
+from burnish.parts.desktop.demo.running import burnish
+from burnish.parts.desktop.demo.user import Answered, summarise
 
 QUESTIONS = 120
 SEED = 0

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from queue import SimpleQueue
 from typing import TypeVar
 
-from burnish.proxy.cli.demo.running import stop_all
+from burnish.parts.desktop.demo.running import stop_all
 
 # Each holds a model twice, where it is served and where it learns: more of them are too much for a laptop's memory.
 AT_ONCE = 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.learning.preferences import Preference
-from burnish.proxy.cli.demo.user import Answered
-from burnish.proxy.cli.demo.user import User as DemoUser
+from burnish.parts.desktop.demo.user import Answered
+from burnish.parts.desktop.demo.user import User as DemoUser
 
 
 class User(DemoUser):

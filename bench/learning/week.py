@@ -19,8 +19,8 @@ from bench.learning.learn import learn
 from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
 from bench.learning.user import User
-from burnish.proxy.cli.demo.running import burnish
-from burnish.proxy.cli.demo.user import Answered, summarise
+from burnish.parts.desktop.demo.running import burnish
+from burnish.parts.desktop.demo.user import Answered, summarise
 
 MEASURED = 40
 """Questions that are asked every day and never rated."""

@@ -24,8 +24,8 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from bench.first_hour import POLL_S, started
 from bench.page.browser import chromium
 from bench.pictures import take
-from burnish.proxy.cli.demo.halves import TOO_LONG
-from burnish.proxy.cli.demo.questions import QUESTIONS
+from burnish.parts.desktop.demo.halves import TOO_LONG
+from burnish.parts.desktop.demo.questions import QUESTIONS
 from tests.support.burnish import in_thread
 
 COMMENTS = 16

@@ -23,7 +23,7 @@ from bench.rewards import pool
 from bench.rewards.pool import Reply
 from bench.rewards.preference_model import halves, learnable, rated
 from bench.rewards.wishes import WISHES, Rule
-from burnish.adapters.rewards import Candidate, PreferenceModel, fit_preference_model
+from burnish.gate.preference import Candidate, PreferenceModel, fit_preference_model
 
 THUMBS = (32, 64)
 OWN = (1, 2, 4, 8)

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import ensure_small_model
-from burnish.proxy.learner import sampling
-from burnish.proxy.learner.sampling import Prompt, Side
+from burnish.learner import sampling
+from burnish.learner.sampling import Prompt, Side
 
 QUESTIONS = 160
 EACH = 8

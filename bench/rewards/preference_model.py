@@ -24,10 +24,10 @@ import numpy as np
 from bench.rewards import pool
 from bench.rewards.pool import Reply
 from bench.rewards.wishes import WISHES, Rule
-from burnish.adapters.gate import Limits
-from burnish.adapters.gate.intervals import uncertain_gain
-from burnish.adapters.rewards import MIN_OF_A_CLASS, PreferenceModel, RatedReply, fit_preference_model, order
-from burnish.adapters.rewards.views import VIEWS, Seen
+from burnish.gate import Limits
+from burnish.gate.intervals import uncertain_gain
+from burnish.gate.preference import MIN_OF_A_CLASS, PreferenceModel, RatedReply, fit_preference_model, order
+from burnish.gate.preference.views import VIEWS, Seen
 
 THUMBS = (32, 48, 64, 128)
 NOISES = (0.0, 0.1, 0.2)

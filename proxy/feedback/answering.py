@@ -6,12 +6,9 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from burnish.proxy.access import Action as Access
-from burnish.proxy.access import Identity, may
-from burnish.proxy.errors import Conflict, NotFound, Unavailable
-from burnish.proxy.feedback.commands import without_command
-from burnish.proxy.feedback.grammar import Command
-from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
+from burnish.proxy.access.access import Action as Access
+from burnish.proxy.access.access import Identity, may
+from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.usability import Rules, usability
 from burnish.proxy.messages import text_of
@@ -24,6 +21,9 @@ from burnish.proxy.records import (
     counting_in_words,
     rating_word,
 )
+from burnish.proxy.rl.commands import without_command
+from burnish.proxy.rl.grammar import Command
+from burnish.proxy.rl.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
 
 FEEDBACK_SEARCHED = 50
 """How many pieces of feedback on one answer ``/rl undo`` searches for the caller's own, latest first."""

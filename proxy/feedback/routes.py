@@ -11,12 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.proxy.access import Action, demand, identity_of, may
+from burnish.proxy.access.access import Action, demand, identity_of, may
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.described import described, flat, listing, page_of
-from burnish.proxy.errors import NotFound, Unprocessable
-from burnish.proxy.feedback.commands import Answer
-from burnish.proxy.feedback.grammar import parse
 from burnish.proxy.feedback.shapes import (
     PASSTHROUGH,
     RATED,
@@ -50,6 +47,7 @@ from burnish.proxy.feedback.targets import (
     read_feedback,
     yes_or_no,
 )
+from burnish.proxy.http.errors import NotFound, Unprocessable
 from burnish.proxy.json_http import (
     Body,
     caller_of,
@@ -63,6 +61,8 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.usability import Rules, usability
 from burnish.proxy.records import Completion, Feedback
+from burnish.proxy.rl.commands import Answer
+from burnish.proxy.rl.grammar import parse
 
 MAX_BODY_BYTES = 1024 * 1024
 """Largest body; the longest comment and correction fit in."""

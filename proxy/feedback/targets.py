@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
 
-from burnish.proxy.access import Action, Identity, demand
-from burnish.proxy.errors import Forbidden, NotFound, Unprocessable
+from burnish.proxy.access.access import Action, Identity, demand
+from burnish.proxy.http.errors import Forbidden, NotFound, Unprocessable
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
 from burnish.proxy.log.listings import Filters, RatingFilter

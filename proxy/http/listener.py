@@ -22,7 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from burnish.proxy.errors import BurnishError, HeadersTooLarge, InvalidRequest, RequestTimeout
+from burnish.proxy.http.errors import BurnishError, HeadersTooLarge, InvalidRequest, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name, lines
 from burnish.proxy.http.http10 import without_chunks
 from burnish.proxy.http.server import Server

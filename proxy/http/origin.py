@@ -13,8 +13,8 @@ from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from burnish.proxy.errors import Unavailable, UpstreamUnreachable
 from burnish.proxy.http.connection import Connection, Sink
+from burnish.proxy.http.errors import Unavailable, UpstreamUnreachable
 from burnish.proxy.http.headers import RawHeaders
 
 logger = logging.getLogger(__name__)

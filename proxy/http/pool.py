@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Inform, Request, Silent, Sink
+from burnish.proxy.http.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.origin import KEEP_ALIVE_S, Origin, UpstreamCut, UpstreamResponse, is_proxied
 from burnish.proxy.http.tunnel import End

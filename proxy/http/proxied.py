@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Body, Deadlines, Sink
+from burnish.proxy.http.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urljoin, urlsplit
 
-from burnish.proxy.errors import UpstreamUnreachable
+from burnish.proxy.http.errors import UpstreamUnreachable
 from burnish.proxy.http.headers import RawHeaders, by_name, first
 
 REDIRECTS = frozenset({300, 301, 302, 303, 305, 306, 307, 308})

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
-from burnish.proxy.access import Heard
-from burnish.proxy.errors import Unavailable
+from burnish.proxy.access.access import Heard
+from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS, wording
 from burnish.proxy.records import Instruction

@@ -6,14 +6,14 @@ from functools import partial
 
 from starlette.types import Scope
 
-from burnish.proxy.access import heard_by, identity_of
-from burnish.proxy.apart import Apart
+from burnish.proxy.access.access import heard_by, identity_of
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import reading, with_system
 from burnish.proxy.relay.steps import Outgoing, Step
 from burnish.proxy.surfaces import SURFACES
+from burnish.system.apart import Apart
 
 
 class AddInstructions(Step):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.store import SENT, Reader, as_json, row_of, select
 from burnish.proxy.log.tree import Digest, Step, last_user_message, loaded, path, step

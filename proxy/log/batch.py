@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from burnish.proxy.apart import Apart
-from burnish.proxy.errors import NotFound, Unavailable
+from burnish.proxy.http.errors import NotFound, Unavailable
 from burnish.proxy.log.capture import Parsed, read, unparsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.records import Completion, Passthrough
+from burnish.system.apart import Apart
 
 logger = logging.getLogger(__name__)
 

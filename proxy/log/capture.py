@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from burnish.proxy.apart import LARGE_BYTES, Apart, NotStarted, OutOfTime
 from burnish.proxy.log.tree import Step, path, step
 from burnish.proxy.records import Asked, Completion, Ended, Wire
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.items import TYPE
 from burnish.proxy.surfaces.lenient import TooLong, Undecodable, decode, loads_storable
+from burnish.system.apart import LARGE_BYTES, Apart, NotStarted, OutOfTime
 
 FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256

@@ -9,7 +9,7 @@ import sqlite3
 from dataclasses import astuple, fields, replace
 from typing import NamedTuple
 
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
 from burnish.proxy.records import SAMPLED_FOR_DUELS, Added, Duel, FeedbackDraft
 

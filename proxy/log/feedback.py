@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.ratings import Effective, Place, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json

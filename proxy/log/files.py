@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import aiosqlite
 
-from burnish.adapters import durable
-from burnish.proxy.errors import ConfigError, Conflict, Unavailable
+from burnish.proxy.http.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log.tree import digest
+from burnish.system import durable
 
 OWNER_ONLY = 0o600
 OWNER_ONLY_FOLDER = 0o700

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import Conflict, NotFound, Unprocessable
+from burnish.proxy.http.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.log import feedback
 from burnish.proxy.log.store import as_json
 from burnish.proxy.records import Feedback, Instruction

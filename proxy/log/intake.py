@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.ids import conversation_id as new_conversation_id
 from burnish.proxy.log import tokens
 from burnish.proxy.log.attribution import continuation, continued
@@ -22,6 +21,7 @@ from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import FACTS, as_json
 from burnish.proxy.log.tree import Digest, Recent, begins_turn, credential_in, digest, last_user_message
 from burnish.proxy.records import Asked, Passthrough
+from burnish.system.apart import LARGE_BYTES
 
 KNOWN = 8192
 """Messages, nodes and answers in each cache; clients resend a history soon."""

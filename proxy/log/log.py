@@ -11,7 +11,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
-from burnish.proxy.errors import NotFound, Unavailable
+from burnish.proxy.http.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
 from burnish.proxy.log import (
     attribution,

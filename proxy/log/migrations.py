@@ -6,7 +6,7 @@ import sqlite3
 import time
 from typing import NamedTuple
 
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
 from burnish.proxy.log import search
 from burnish.proxy.log.credentials import holds_credential
 

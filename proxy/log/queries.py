@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.log.batch import Call
 from burnish.proxy.log.spill import Entry, Journal, Spill, Unreadable
 from burnish.proxy.records import Passthrough
+from burnish.system.apart import LARGE_BYTES
 
 WINDOW_S = 0.05
 """The group-commit window: kill -9 may take the completions of this time, and never ratings."""

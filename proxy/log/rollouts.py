@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import Conflict, NotFound, Unprocessable
+from burnish.proxy.http.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.log.store import SENT, Reader, as_json, select
 from burnish.proxy.records import Completion, Reward, Rollout, RolloutStatus, Step
 

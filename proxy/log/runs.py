@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import astuple
 from typing import Any, NamedTuple
 
-from burnish.proxy.errors import NotFound
+from burnish.proxy.http.errors import NotFound
 from burnish.proxy.records import Run
 
 COLUMNS = "id, started_at, ended_at, status, reason, version, ratings"

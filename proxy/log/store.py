@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from burnish.proxy.errors import NotFound
+from burnish.proxy.http.errors import NotFound
 from burnish.proxy.log.tree import loaded, stored
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of
 from burnish.proxy.messages import text_of

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import BurnishError
+from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log import duels, feedback, queries

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from burnish.proxy import memory
-from burnish.proxy.apart import Apart
-from burnish.proxy.errors import ConfigError, Unavailable
+from burnish.proxy.http.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions
 from burnish.proxy.log.files import locked
 from burnish.proxy.log.place import Displaced, Place
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Bell, Queue, Relief
 from burnish.proxy.log.search import Lag
 from burnish.proxy.log.spill import Entry, Journal, Spill
+from burnish.system import heap as memory
+from burnish.system.apart import Apart
 
 logger = logging.getLogger(__name__)
 

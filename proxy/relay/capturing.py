@@ -22,9 +22,8 @@ from starlette.types import Scope
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import Kind, detect
-from burnish.proxy.apart import LARGE_BYTES, Apart, Ended, OutOfTime
-from burnish.proxy.errors import BurnishError, UpstreamUnreachable
 from burnish.proxy.http.connection import Body, Sink
+from burnish.proxy.http.errors import BurnishError, UpstreamUnreachable
 from burnish.proxy.http.headers import RawHeaders, by_name, first
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
@@ -45,6 +44,7 @@ from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, object_in
 from burnish.proxy.surfaces.sse import DONE
 from burnish.proxy.surfaces.writing import EVENTS
 from burnish.proxy.translation import TRANSLATIONS
+from burnish.system.apart import LARGE_BYTES, Apart, Ended, OutOfTime
 
 CHAT = "chat"
 REMEMBERED_S = 600.0

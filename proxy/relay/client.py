@@ -11,8 +11,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.client_headers import without_ours
-from burnish.proxy.errors import BodyTooLarge, BurnishError, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.connection import Sink
+from burnish.proxy.http.errors import BodyTooLarge, BurnishError, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.headers import Named, first, to_client, trailers
 from burnish.proxy.http.listener import ON_LEAVE, TRAIL, WRITE
 from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from burnish.proxy.access import identity_of
+from burnish.proxy.access.access import identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
-from burnish.proxy.feedback.commands import Answer, exchanges, find_command, may_be_command
 from burnish.proxy.http.headers import first
 from burnish.proxy.ids import completion_id
 from burnish.proxy.relay.history import freed, may_have_traces
 from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.steps import Exchange, Step
+from burnish.proxy.rl.commands import Answer, exchanges, find_command, may_be_command
 
 
 class ChatCommands(Step):

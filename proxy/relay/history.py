@@ -7,18 +7,18 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
-from burnish.proxy.errors import InvalidRequest, Unavailable
-from burnish.proxy.feedback.commands import command_at, exchanges, unanswered, without_command
-from burnish.proxy.feedback.own_words import PREFIX, without_own_words
+from burnish.proxy.http.errors import InvalidRequest, Unavailable
 from burnish.proxy.http.headers import Named, first
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.relay.client import read_request
 from burnish.proxy.relay.log import Log
+from burnish.proxy.rl.commands import command_at, exchanges, unanswered, without_command
+from burnish.proxy.rl.own_words import PREFIX, without_own_words
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.items import COMMAND_PREFIX
 from burnish.proxy.surfaces.lenient import Json
+from burnish.system.apart import LARGE_BYTES
 
 OWN_WORDS, COMMAND = PREFIX.encode(), b"/rl"
 """What a body contains if its history may have such traces."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from burnish.proxy.access import IDENTITY, Identity
+from burnish.proxy.access.access import IDENTITY, Identity
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.listener import ON_LEAVE
 

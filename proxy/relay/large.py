@@ -9,14 +9,14 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
-from burnish.proxy.apart import Apart, Ended, OutOfTime
-from burnish.proxy.errors import BodyTooLarge
-from burnish.proxy.feedback.commands import find_command, unanswered
+from burnish.proxy.http.errors import BodyTooLarge
 from burnish.proxy.relay.client import parse, read_request
 from burnish.proxy.relay.history import COMMAND, OWN_WORDS
 from burnish.proxy.relay.outbound import Spans, models_in
+from burnish.proxy.rl.commands import find_command, unanswered
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.lenient import Json
+from burnish.system.apart import Apart, Ended, OutOfTime
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import orjson
 from starlette.types import Scope
 
+from burnish.proxy.access.guard import Guard
 from burnish.proxy.client_headers import NO_KEYS, PREFIX, without_ours
-from burnish.proxy.errors import BurnishError
 from burnish.proxy.http.connection import Body, Inform
-from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.http.headers import (
     CREDENTIALS,
     NAMED,

@@ -13,10 +13,9 @@ from http import HTTPStatus
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.apart import LARGE_BYTES, Apart
-from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.config.config import Config
 from burnish.proxy.http.connection import Body
+from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
@@ -34,6 +33,7 @@ from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, SHOW, asked_for
+from burnish.system.apart import LARGE_BYTES, Apart
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""

@@ -14,7 +14,9 @@ from http import HTTPStatus
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.apart import LARGE_BYTES, Apart
+from burnish.config.config import Config
+from burnish.proxy.access.carried import ROLLOUT, Carried
+from burnish.proxy.access.guard import Guard
 from burnish.proxy.client_headers import (
     COMPLETION_ID,
     SESSION_HEADERS,
@@ -22,10 +24,7 @@ from burnish.proxy.client_headers import (
     agent_of,
     caller_of,
 )
-from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.http.carried import ROLLOUT, Carried
-from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.ids import completion_id
@@ -44,6 +43,7 @@ from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.writing import LocalAnswer
+from burnish.system.apart import LARGE_BYTES, Apart
 
 CHAT = "chat"
 RETRY_DIGITS = 4

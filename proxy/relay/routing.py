@@ -17,11 +17,11 @@ from pydantic import SecretStr
 from burnish.adapters.errors import UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Balance, Lease, LiveRoute
-from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
-from burnish.proxy.http.guard import Guard
+from burnish.config.model_names import DEFAULT_MODEL, plain
+from burnish.proxy.access.guard import Guard
+from burnish.proxy.http.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
 from burnish.proxy.http.headers import CREDENTIALS, RawHeaders
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.model_names import DEFAULT_MODEL, plain
 from burnish.proxy.surfaces.catalogue import WINDOWS
 
 DEFAULT = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from starlette.types import Scope, Send
 
-from burnish.proxy.errors import BurnishError, Unavailable
+from burnish.proxy.http.errors import BurnishError, Unavailable
 from burnish.proxy.http.headers import Named
 from burnish.proxy.records import Completion
 from burnish.proxy.relay.client import Client

@@ -19,10 +19,9 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import orjson
 from starlette.types import Scope
 
-from burnish.proxy.apart import LARGE_BYTES, Apart, Ended, OutOfTime
-from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.access.guard import Guard
 from burnish.proxy.http.connection import Sink
-from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.headers import CREDENTIALS, NAMED, by_name, first
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.ids import unguessable_id
@@ -38,6 +37,7 @@ from burnish.proxy.surfaces.items import references, resolved, response_named
 from burnish.proxy.surfaces.lenient import Undecodable, decode
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
+from burnish.system.apart import LARGE_BYTES, Apart, Ended, OutOfTime
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 # An engine may be updated, so its formats are looked up again after this time.

@@ -8,12 +8,13 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from burnish.proxy.config import Config, Local
-from burnish.proxy.errors import BurnishError, Unauthorized
-from burnish.proxy.http.guard import Guard
+from burnish.config.config import Config, Local
+from burnish.config.model_names import plain
+from burnish.config.tables import UpstreamConfig
+from burnish.proxy.access.guard import Guard
+from burnish.proxy.http.errors import BurnishError, Unauthorized
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.model_names import plain
 from burnish.proxy.relay.routing import (
     CHAT_ONLY,
     DEFAULT,
@@ -23,7 +24,6 @@ from burnish.proxy.relay.routing import (
     Target,
     Upstream,
 )
-from burnish.proxy.tables import UpstreamConfig
 
 LOOK_LIMIT_S = 3.0
 """For a further upstream to list its models. One that is down must not delay the others' longer."""

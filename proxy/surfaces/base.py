@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces.lenient import Json, TooMuch, Undecodable, as_text, decode
 from burnish.proxy.surfaces.writing import LocalAnswer
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from burnish.proxy.model_names import LATEST, plain
+from burnish.config.model_names import LATEST, plain
 from burnish.proxy.surfaces.lenient import Json
 
 Describe = Callable[[list[Json]], Json | None]

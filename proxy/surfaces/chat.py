@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import orjson
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.surfaces.base import (
     ChatRequest,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
-from burnish.proxy.errors import BurnishError
+from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, without_items, wrong_type
 from burnish.proxy.surfaces.gemini_contents import (
     JSON,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.ids import ALPHABET, LENGTH
 from burnish.proxy.surfaces.base import wrong_type
 from burnish.proxy.surfaces.lenient import Json, objects

@@ -11,7 +11,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import messages_blocks
 from burnish.proxy.surfaces.base import (
     ChatRequest,

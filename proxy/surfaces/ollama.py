@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import orjson
 
-from burnish.proxy.errors import BurnishError
-from burnish.proxy.model_names import plain
+from burnish.config.model_names import plain
+from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, with_suffix, wrong_type
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, storable

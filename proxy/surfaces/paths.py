@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from burnish.proxy.errors import BurnishError
+from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.surfaces.base import Surface
 from burnish.proxy.surfaces.catalogue import SHOW
 from burnish.proxy.surfaces.chat import DEPLOYED, Chat, Completions

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.surfaces import (
     ChatRequest,
     Gemini,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.surfaces import ChatRequest
 from burnish.proxy.surfaces.lenient import Json, dumps, objects
 from burnish.proxy.surfaces.responses_writer import ResponseWriter, Tool, begun

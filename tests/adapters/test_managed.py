@@ -16,11 +16,11 @@ import httpx
 import psutil
 import pytest
 
-from burnish.adapters import child_log
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import managed
 from burnish.adapters.hosts.managed import MAX_DEATHS, ManagedEngine
 from burnish.adapters.hosts.recipes import Recipe
+from burnish.system import child_log
 from tests.support.patience import within
 
 SERVER = """

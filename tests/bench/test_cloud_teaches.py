@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 from bench.cloud_teaches import ANSWERS, CLOUD_MODEL, cloud, rate, report, settings
-from burnish.proxy.cli.demo.outcome import HELD_OUT, SAMPLES, Exam
-from burnish.proxy.cli.demo.progress import shown
-from burnish.proxy.cli.demo.questions import BRIEFLY, QUESTIONS
-from burnish.proxy.cli.demo.user import Answered, User
-from burnish.proxy.config import load_config
+from burnish.config.config import load_config
+from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam
+from burnish.parts.desktop.demo.progress import shown
+from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
+from burnish.parts.desktop.demo.user import Answered, User
 from tests.support.inprocess import calling, logged
 from tests.support.program import NOBODY
 

@@ -16,12 +16,12 @@ import pytest
 from bench.learning.cell import Cell
 from bench.learning.measure import measure
 from bench.learning.side_by_side import AT_ONCE, side_by_side
-from burnish.adapters.threads import cores
-from burnish.proxy.cli.demo.running import burnish
+from burnish.parts.desktop.demo.running import burnish
+from burnish.system.threads import cores
 from tests.support.patience import within
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
-COUNT_CORES = "from burnish.adapters.threads import cores; print(cores())"
+COUNT_CORES = "from burnish.system.threads import cores; print(cores())"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads can't be kept to cores here")

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from burnish.proxy.cli.hook import OFFER
+from burnish.parts.connect.hook import OFFER
 from tests.clients.agent import CLIENTS, Agent
 from tests.clients.script import question
 from tests.clients.test_agents import said
@@ -23,7 +23,7 @@ from tests.support.patience import within
 from tests.support.scripted_model import ScriptedModel
 
 DRIVER = Path(__file__).with_name("notes.mjs")
-PLUGIN = Path(__file__).parents[2] / "proxy" / "agents" / "openclaw_plugin"
+PLUGIN = Path(__file__).parents[2] / "parts" / "connect" / "openclaw_plugin"
 ASK = ("claude", "-p", "--output-format", "stream-json", "--verbose")
 
 

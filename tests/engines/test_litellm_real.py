@@ -19,7 +19,7 @@ import pytest_asyncio
 import tomlkit
 
 from burnish.proxy.cloud import PROGRAM, Route, litellm
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
 from tests.support import bedrock_wire
 from tests.support.anthropic_wire import event, message_events, text
 from tests.support.burnish import Burnish, in_thread, running

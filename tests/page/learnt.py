@@ -14,17 +14,16 @@ from typing import Any
 
 import httpx
 
-from burnish.adapters import examples
-from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from burnish.adapters.waiting import PASSED_AGAINST
+from burnish.gate import Verdict, examples, judge
+from burnish.learner.curve import curve
 from burnish.proxy import ids
-from burnish.proxy.learner.curve import curve
 from burnish.proxy.log import Log
 from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
-from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED
+from tests.gate.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.proxy.log.exchanges import capture, rate, user
 from tests.support.inprocess import calling
 from tests.support.lora import register, write_peft

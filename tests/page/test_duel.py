@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Route, expect
 
-from burnish.adapters import examples
+from burnish.gate import examples
+from tests.learner.test_plan import Rated, rated
 from tests.page.axe import violations
 from tests.page.site import Site
-from tests.proxy.learner.test_plan import Rated, rated
-from tests.proxy.test_duels import LONG, SHORT, asked, root, sampled
+from tests.parts.test_duels import LONG, SHORT, asked, root, sampled
 
 
 @dataclass

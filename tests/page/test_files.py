@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from burnish.proxy.page.assets import STYLES, Files, served
+from burnish.parts.page.assets import STYLES, Files, served
 from tests.page.site import Site
 
-FILES = Path(__file__).parents[2] / "proxy" / "page" / "files"
+FILES = Path(__file__).parents[2] / "parts" / "page" / "files"
 FIRST_BYTES = 52_000
 """At most of the first view, compressed: the document, the styles, and the modules that it needs."""
 ALL_BYTES = 116_000

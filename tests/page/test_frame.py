@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from burnish.proxy.page import events
+from burnish.parts.page import events
+from tests.learner.test_plan import rated
 from tests.page.axe import violations
 from tests.page.conftest import WAIT_MS
 from tests.page.site import Site
-from tests.proxy.learner.test_plan import rated
-from tests.proxy.test_duels import asked
+from tests.parts.test_duels import asked
 
 
 async def test_the_help_sheet_names_the_keys_of_the_view_in_front(page: Page, site: Site) -> None:

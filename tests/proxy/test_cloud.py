@@ -16,10 +16,10 @@ import httpx
 import psutil
 import pytest
 
+from burnish.config.config import load_config
 from burnish.proxy import cloud
 from burnish.proxy.cloud import Route, litellm, with_clouds
-from burnish.proxy.config import load_config
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
 from tests.proxy.log.exchanges import until
 from tests.support.patience import within
 

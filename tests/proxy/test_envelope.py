@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.asgi import own_application
+from burnish.app.asgi import own_application
 from burnish.proxy.rate_limited import traced
 from tests.support.inprocess import behind, calling, logged, serving
 from tests.support.patience import within

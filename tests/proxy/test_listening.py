@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from burnish.proxy.config import Config, load_config
-from burnish.proxy.errors import ConfigError
+from burnish.config.config import Config, load_config
+from burnish.proxy.http.errors import ConfigError
 from burnish.proxy.listening import bound, for_engine_page
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from burnish.config.config import Config
 from burnish.proxy import program_log
-from burnish.proxy.config import Config
 from burnish.proxy.program_log import kept, set_level
 from tests.support.burnish import running
 from tests.support.patience import within

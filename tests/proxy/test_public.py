@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import burnish.adapters
 import burnish.proxy
-from burnish.proxy import errors
+from burnish.proxy.http import errors
 
 
 def test_the_public_face_of_the_proxy_is_its_errors() -> None:

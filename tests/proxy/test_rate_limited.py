@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.config import Config
+from burnish.config.config import Config
 from burnish.proxy.program_log import kept
 from burnish.proxy.rate_limited import FEW, FIRST_SPAN_S, LONGEST_SPAN_S, RateLimited
 from tests.support.inprocess import calling

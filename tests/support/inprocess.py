@@ -14,11 +14,11 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
-from burnish.proxy.app import running
-from burnish.proxy.asgi import App
-from burnish.proxy.config import load_config
+from burnish.app.app import running
+from burnish.app.asgi import App
+from burnish.app.serve import server_for
+from burnish.config.config import load_config
 from burnish.proxy.http.server import Server
-from burnish.proxy.serve import server_for
 from tests.support.patience import within
 from tests.support.upstream import Script, Upstream, upstream
 

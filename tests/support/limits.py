@@ -11,14 +11,14 @@ from tests.support.patience import within
 
 LIMITS = {
     "burnish.adapters.hosts.detect": "LOOK_TIMEOUT_S",
-    "burnish.proxy.app": "READ_LIMIT_S",
+    "burnish.app.app": "READ_LIMIT_S",
     "burnish.proxy.instructions.instructions": "READ_LIMIT_S",
     "burnish.proxy.log.log": "WRITE_LIMIT_S",
     "burnish.proxy.log.writer": "READ_LIMIT_S",
-    "burnish.proxy.observe.gauges": "READ_LIMIT_S",
+    "burnish.app.observe.gauges": "READ_LIMIT_S",
     "burnish.proxy.relay.routing": "ENGINE_WAIT_S",
     "burnish.proxy.relay.upstreams": "LOOK_LIMIT_S",
-    "burnish.proxy.learner.engine": "CHECK_LIMIT_S",
+    "burnish.learner.engine": "CHECK_LIMIT_S",
 }
 """By module."""
 

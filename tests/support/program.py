@@ -19,7 +19,8 @@ from unittest import mock
 
 import httpx
 
-from burnish.proxy.cli import main, terminal
+from burnish.cli import main
+from burnish.terminal import terminal
 from tests.support.patience import within
 
 NOBODY = "http://127.0.0.1:9"

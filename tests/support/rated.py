@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
-from burnish.adapters.rewards import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
-from burnish.adapters.rewards.saved import LearntFrom, Tried
+from burnish.gate.preference import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
+from burnish.gate.preference.saved import LearntFrom, Tried
+from burnish.parts.rewards.shelf import Shelf
 from burnish.proxy.ids import reward_model_id
-from burnish.proxy.rewards.shelf import Shelf
 from tests.support.upstream import Received, Script, completion, reply
 
 WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from burnish.proxy.config import Config
+from burnish.config.config import Config
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.relay.upstreams import pool_of
 from tests.support.patience import within

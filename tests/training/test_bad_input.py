@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from burnish.proxy.learner import export
-from burnish.proxy.learner.export import Policies, chosen, left_out
+from burnish.learner import export
+from burnish.learner.export import Policies, chosen, left_out
 from burnish.proxy.log import Rating
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.usability import Rules, obstacle_of
@@ -22,7 +22,7 @@ from burnish.training.dataset import LeftOut, rendered
 from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
 from burnish.training.lessons import lessons
 from burnish.training.rendering import Renderer, Unrenderable
-from tests.proxy.learner.test_export import PLAIN
+from tests.learner.test_export import PLAIN
 from tests.support.jobs import NO_BASE, job_spec
 from tests.support.records import changed
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from burnish.adapters.replies import near_empty, on_topic, topics
+from burnish.gate.replies import near_empty, on_topic, topics
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.critique import LEARNT, POOLED, lessons_from_comments, pooled, with_comments
 from burnish.training.job import Hyperparameters, Sample

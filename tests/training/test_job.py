@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.adapters import durable
+from burnish.config.hyperparameters import CONSTANTS
+from burnish.system import durable
 from burnish.training.errors import JobError
-from burnish.training.hyperparameters import CONSTANTS
 from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
 from tests.support.jobs import NO_BASE, brief_samples, write_job
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from burnish.adapters.extras import how_to_install
+from burnish.system.extras import how_to_install
 from burnish.training.job import JobDirectory
 from tests.support.jobs import Base, brief_samples, sample, write_job
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.adapters.rewards import Candidate, Message
+from burnish.gate.preference import Candidate, Message
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.errors import NotTrainable

@@ -10,7 +10,7 @@ import pytest
 
 from bench.learning import general
 from bench.learning.questions import PROMPTS
-from burnish.adapters import questions
+from burnish.gate import questions
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.lessons import ANSWERS, lessons, rehearsal

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from transformers import BitsAndBytesConfig
 
-from burnish.adapters.extras import how_to_install
+from burnish.system.extras import how_to_install
 from burnish.training.device import demand_room, needed_bytes, pick, tokens_at_once
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, Quantize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.memory import available_bytes
+from burnish.system.memory import available_bytes
 from burnish.training.errors import JobError, MissingDependency
 
 FP32_BYTES = 2

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from burnish.adapters.rewards import Ensemble
-from burnish.adapters.rewards.base import Vector
-from burnish.adapters.rewards.embedding import LONGEST_PIECE, Embedding, Perceptrons
+from burnish.gate.preference import Ensemble
+from burnish.gate.preference.base import Vector
+from burnish.gate.preference.embedding import LONGEST_PIECE, Embedding, Perceptrons
 from burnish.training.reward_models.fitting import MEMBERS, fit, targets
 from burnish.training.reward_models.forms import EMBEDDINGS
 from burnish.training.reward_models.ratings import Places, Ratings

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from burnish.adapters.rewards import Ensemble, Order, ridges
-from burnish.adapters.rewards.base import Vector
-from burnish.adapters.rewards.preference_model import fit_views
+from burnish.gate.preference import Ensemble, Order, ridges
+from burnish.gate.preference.base import Vector
+from burnish.gate.preference.preference_model import fit_views
 from burnish.training.reward_models.ratings import REPEATS, Places, Ratings, unseen_order
 
 WORDS_OR_FORM, EMBEDDINGS = "words or form", "embeddings"

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from burnish.adapters.rewards import Ensemble, Order, write_reward_model
-from burnish.adapters.rewards.saved import RewardManifest, Tried
+from burnish.gate.preference import Ensemble, Order, write_reward_model
+from burnish.gate.preference.saved import RewardManifest, Tried
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.reward_job import MODEL, RewardJob, read_reward_job
 from burnish.training.reward_models.forms import EMBEDDINGS, FormOfModel, WordsOrForm, order_of

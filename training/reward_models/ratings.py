@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from burnish.adapters.confidence import order_error
-from burnish.adapters.rewards import MIN_OF_A_CLASS, MIN_RATED, RatedReply
-from burnish.adapters.rewards.base import Order, Vector, order
-from burnish.adapters.rewards.preference_model import MOST_RATED
-from burnish.adapters.rewards.ridge import splits
-from burnish.adapters.rewards.saved import LearntFrom
+from burnish.gate.confidence import order_error
+from burnish.gate.preference import MIN_OF_A_CLASS, MIN_RATED, RatedReply
+from burnish.gate.preference.base import Order, Vector, order
+from burnish.gate.preference.preference_model import MOST_RATED
+from burnish.gate.preference.ridge import splits
+from burnish.gate.preference.saved import LearntFrom
 from burnish.training.errors import NotTrainable
 from burnish.training.reward_job import OLDER, Rated
 

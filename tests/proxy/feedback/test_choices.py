@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.proxy.learner import export
+from burnish.learner import export
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import Added

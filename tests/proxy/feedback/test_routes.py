@@ -12,11 +12,11 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.manifest import AdapterVersion
-from burnish.proxy.access import EVERYBODY, IDENTITY
-from burnish.proxy.asgi import own_application
+from burnish.app.asgi import own_application
+from burnish.learner.fates import fates_in
+from burnish.proxy.access.access import EVERYBODY, IDENTITY
 from burnish.proxy.feedback import completion_routes, feedback_routes
 from burnish.proxy.feedback.shapes import Fates
-from burnish.proxy.learner.fates import fates_in
 from burnish.proxy.log import Log
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.records import Feedback

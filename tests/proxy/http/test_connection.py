@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from burnish.proxy.errors import UpstreamUnreachable
 from burnish.proxy.http.connection import HEAD_LIMIT_BYTES
+from burnish.proxy.http.errors import UpstreamUnreachable
 from burnish.proxy.http.origin import UpstreamCut
 from tests.support.patience import within
 from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking

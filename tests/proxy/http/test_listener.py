@@ -9,10 +9,10 @@ import orjson
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.config import load_config
+from burnish.app.serve import server_for
+from burnish.config.config import load_config
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES, WRITE
 from burnish.proxy.http.tunnel import TUNNEL
-from burnish.proxy.serve import server_for
 from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
 from tests.support.inprocess import run, serving
 from tests.support.patience import within

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.proxy.errors import Unavailable
 from burnish.proxy.http.connection import HIGH_WATER_BYTES
+from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut
 from burnish.proxy.http.pool import Pool
 from tests.support.certificates import authority, server_context

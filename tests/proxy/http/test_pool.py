@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.http.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut
 from tests.support.patience import within
 from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking

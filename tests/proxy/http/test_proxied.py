@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.http.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, is_proxied
 from tests.support.patience import within
 from tests.support.raw_server import OK, get, pool, says, server

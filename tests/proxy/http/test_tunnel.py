@@ -18,9 +18,9 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
-from burnish.proxy.app import running
-from burnish.proxy.config import load_config
-from burnish.proxy.serve import server_for
+from burnish.app.app import running
+from burnish.app.serve import server_for
+from burnish.config.config import load_config
 from tests.proxy.log.exchanges import until
 from tests.support.certificates import authority, server_context
 from tests.support.inprocess import run, serving

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.attribution import MOST_REPLIES
 from burnish.proxy.log.capture import parsed

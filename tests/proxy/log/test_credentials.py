@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from burnish.proxy.learner.export import FAULTS
+from burnish.learner.export import FAULTS
 from burnish.proxy.log import Log
 from burnish.proxy.log.credentials import KINDS, holds_credential, without_credentials
 from burnish.proxy.log.tally import RatingTally

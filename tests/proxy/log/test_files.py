@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.proxy.errors import ConfigError, Conflict, Unavailable
+from burnish.proxy.http.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.files import CHECKED_BYTES, ReadConnection, back_up
 from burnish.proxy.log.queries import judged

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_CHARACTERS, MAX_INSTRUCTIONS, one_line, wording
 from burnish.proxy.records import Instruction

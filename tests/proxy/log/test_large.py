@@ -12,10 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from burnish.proxy.apart import LARGE_BYTES, Apart, Ended
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed, read
 from burnish.proxy.log.writer import READ_LIMIT_S
+from burnish.system.apart import LARGE_BYTES, Apart, Ended
 from tests.proxy.log.exchanges import answered, assistant, exchange, opened, rate, system, user
 from tests.support.patience import within
 from tests.support.upstream import events
@@ -56,7 +56,7 @@ def test_what_is_read_in_the_child_is_what_is_read_here(apart: Apart, changes: d
 def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(
     hurried: Apart, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("burnish.proxy.apart.WALL_PER_CPU", 600)
+    monkeypatch.setattr("burnish.system.apart.WALL_PER_CPU", 600)
     begin, word, *_, end = events("many words")
     stream = (begin, word * 150_000, end)
     found = read(exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from burnish.proxy.errors import ConfigError, NotFound, Unavailable
+from burnish.proxy.http.errors import ConfigError, NotFound, Unavailable
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Run, Served

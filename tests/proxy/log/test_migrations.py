@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
 from burnish.proxy.log import feedback
 from burnish.proxy.log.migrations import MIGRATIONS, applied, migrate
 

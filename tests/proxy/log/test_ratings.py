@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import Conflict
+from burnish.proxy.http.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Added, Feedback, FeedbackDraft, RatedCompletion

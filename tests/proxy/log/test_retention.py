@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.proxy.errors import NotFound
+from burnish.proxy.http.errors import NotFound
 from burnish.proxy.log import Keep, Log, retention
 from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, pass_on, rate, system, user
 from tests.support.inprocess import calling

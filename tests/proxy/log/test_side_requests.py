@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from burnish.proxy.errors import NotFound
+from burnish.proxy.http.errors import NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.records import Completion

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.proxy.errors import Unavailable
+from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.log import Log, writer
 from burnish.proxy.log.queue import SPILL_BYTES
 from burnish.proxy.log.writer import BATCH_ROWS, PATIENCE_S
@@ -40,7 +40,7 @@ DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}
 PREAMBLE = """
 import asyncio, resource, sys, time
 from pathlib import Path
-from burnish.proxy.errors import Unavailable
+from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.queue import QUEUE_LIMIT_BYTES
 from tests.proxy.log.exchanges import Arrivals, capture, exchange, rate, until, user

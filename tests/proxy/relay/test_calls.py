@@ -13,8 +13,8 @@ import orjson
 import pytest
 from starlette.types import Message, Receive, Scope
 
-from burnish.proxy.app import running
-from burnish.proxy.config import load_config
+from burnish.app.app import running
+from burnish.config.config import load_config
 from burnish.proxy.http.listener import ON_LEAVE, TRAIL
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import Pool

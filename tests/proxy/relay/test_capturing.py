@@ -12,7 +12,7 @@ import openai
 import orjson
 import pytest
 
-from burnish.proxy.apart import LARGE_BYTES
+from burnish.system.apart import LARGE_BYTES
 from tests.support.inprocess import behind, calling, logged
 from tests.support.patience import within
 from tests.support.program import call

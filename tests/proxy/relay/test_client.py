@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.config import load_config
+from burnish.app.serve import server_for
+from burnish.config.config import load_config
 from burnish.proxy.relay.client import Client, read_body
-from burnish.proxy.serve import server_for
 from tests.support.inprocess import run
 from tests.support.patience import within
 from tests.support.raw_server import dialled

@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.surfaces.choices import MOST_CALLS
+from burnish.system.apart import LARGE_BYTES
 from tests.support.dialects import DIALECTS, Answer, user
 from tests.support.inprocess import behind, logged
 from tests.support.sdks import FORMATS, called, world

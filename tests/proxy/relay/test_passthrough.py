@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
 from burnish.proxy.relay.flight import ENDS_BYTES, Ends
-from tests.proxy.observe.scrapes import scrape
+from tests.app.observe.scrapes import scrape
 from tests.support.inprocess import behind
 from tests.support.patience import within
 from tests.support.upstream import reply

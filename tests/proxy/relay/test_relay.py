@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.proxy.errors import NotFound
 from burnish.proxy.feedback import targets
+from burnish.proxy.http.errors import NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion
 from tests.support.inprocess import behind, calling, logged

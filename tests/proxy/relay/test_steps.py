@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from burnish.proxy.errors import Conflict, Unavailable
+from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.relay.steps import Exchange, Outgoing, Step, act, acting
 
 

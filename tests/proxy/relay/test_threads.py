@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from burnish.adapters.hosts.detect import weights_digest
-from tests.proxy.test_foreign_engine import world as engine_world
+from tests.learner.test_foreign_engine import world as engine_world
 from tests.support import anthropic_wire
 from tests.support.inprocess import logged, ratings
 from tests.support.sdks import Json, World, called, user, world

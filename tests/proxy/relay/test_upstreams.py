@@ -13,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.http.errors import ConfigError
 from tests.support import wires
 from tests.support.inprocess import calling, logged
 from tests.support.sdks import CHAT, FORMATS, WEATHER, world

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.proxy.feedback.commands import find_command
+from burnish.proxy.rl.commands import find_command
 from burnish.proxy.surfaces import Completions
 from tests.support.chat_wire import DONE, USAGE, data
 

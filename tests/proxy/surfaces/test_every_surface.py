@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy import errors
+from burnish.proxy.http import errors
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Gemini, Reply, Surface
 from burnish.proxy.surfaces.lenient import loads_storable

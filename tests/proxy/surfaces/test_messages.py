@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path
+from burnish.proxy.rl.commands import exchanges, find_command
 from burnish.proxy.surfaces import ChatRequest, Messages, Reply
 from tests.proxy.log.exchanges import assistant, user
 from tests.support.anthropic_wire import USAGE, event, message, message_events, text, thinking, tool_use

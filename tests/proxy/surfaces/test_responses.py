@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path, step
+from burnish.proxy.rl.commands import exchanges, find_command
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
 from burnish.proxy.surfaces.base import before_ours, our_id
 from burnish.proxy.surfaces.responses import OURS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.lenient import loads_storable
 from burnish.proxy.translation import TRANSLATIONS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from burnish.adapters.extras import how_to_install
+from burnish.system.extras import how_to_install
 from burnish.training.backends.torch_device import quantization
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import JobError, MissingDependency

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.adapters.rewards import Candidate, Ensemble, read_reward_model, write_reward_model
-from burnish.adapters.rewards.embedding import Embedding
-from burnish.adapters.rewards.saved import LearntFrom
-from burnish.adapters.rewards.views import Seen
+from burnish.gate.preference import Candidate, Ensemble, read_reward_model, write_reward_model
+from burnish.gate.preference.embedding import Embedding
+from burnish.gate.preference.saved import LearntFrom
+from burnish.gate.preference.views import Seen
 from burnish.training.errors import NotTrainable
 from burnish.training.reward_job import MODEL, Rated, RewardJob, write_reward_job
 from burnish.training.reward_models.learning import learn_reward_model

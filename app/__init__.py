@@ -1,0 +1,1 @@
+"""Composition: the parts of a running burnish, its status and its metrics."""

@@ -1,0 +1,139 @@
+"""``/healthz`` and ``/burnish/status``."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import burnish
+from burnish.adapters.hosts.managed import ManagedEngine
+from burnish.config.config import Config
+from burnish.learner.engine import Engine
+from burnish.proxy.described import described, flat
+from burnish.proxy.json_http import caller_of, json_response
+from burnish.proxy.log import Log
+from burnish.proxy.relay.upstreams import Upstreams
+
+# Open pages hear of every change of the status, and the free room changes all the time.
+ROUGH_BYTES = 100_000_000
+
+
+NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "resident": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What ``/burnish/status`` shows."""
+
+    log: Log
+    upstreams: Upstreams
+    engine: Engine | None
+    """None if burnish doesn't swap versions in the upstream."""
+    learner_status: Callable[[], dict[str, Any]]
+    instructions_status: Callable[[str], Awaitable[dict[str, Any]]]
+    """Takes a caller; see ``Instructions.status``."""
+    in_flight: Callable[[], int]
+    config: Config
+    started: ManagedEngine | None
+    """None if burnish didn't start the upstream."""
+    signals: Callable[[], dict[str, Any]]
+    """What was read from results of tools."""
+
+    def engine_trouble(self) -> str | None:
+        return (self.started and self.started.trouble) or (self.engine and self.engine.trouble()) or None
+
+    async def shown(self, caller: str) -> dict[str, Any]:
+        """Return all of it. Raises Unavailable."""
+        log, engine, trouble = self.log, self.engine, self.log.healthy()
+        return {
+            "version": burnish.__version__,
+            "upstream": self.upstreams.name,
+            "upstream_api_key": self.config.upstream_api_key is not None,
+            "upstreams": await self.upstreams.status(),
+            "live": engine.live() if engine else NO_ENGINE,
+            "engine": {
+                "trouble": self.engine_trouble(),
+                "started": self.started.status() if self.started else None,
+                "obstacle": await engine.obstacle() if engine else self.learner_status()["reason"],
+                "way": engine.swap.host.limits.way if engine else None,
+                "window": engine.window if engine else None,
+            },
+            "answering": self.in_flight(),
+            "log": {
+                "healthy": trouble is None,
+                "trouble": trouble,
+                "waiting": log.backlog().entries,
+                **await asyncio.to_thread(_room, self.config),
+            },
+            "counts": await log.counts(),
+            "learner": self.learner_status(),
+            "instructions": await self.instructions_status(caller),
+            "signals": self.signals(),
+            "rollouts": (await log.rollout_tally())._asdict(),
+        }
+
+
+def status_routes(status: Status) -> Sequence[Route]:
+    @described(
+        "process, engine, live version and log",
+        flat("Health", status=Literal["ok", "degraded"], trouble=list[str], version=str),
+        statuses=(200, 503),
+    )
+    async def healthz(request: Request) -> Response:
+        trouble = [reason for reason in (status.log.healthy(), status.engine_trouble()) if reason]
+        engine, started = status.engine, status.started
+        up = engine.serving if engine else not (started and started.trouble)
+        content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
+        return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
+
+    @described("the configuration in use, without keys")
+    async def configuration(request: Request) -> Response:
+        return json_response(status.config.model_dump(mode="json"))  # keys are masked
+
+    @described(
+        "counts, [further upstreams](engines.md#several-upstreams) and what is wrong with them, live version, what the "
+        "engine still needs (`engine.obstacle`), what the embedded one reads (`engine.window`), state of training and "
+        "why it waits, answers that are being written (`answering`), of the log `waiting`, `size_bytes`, `free_bytes`, "
+        "the latest [signals](signals.md), and `rollouts` that are open, or ready to be learnt from by task"
+    )
+    async def shown(request: Request) -> Response:
+        return json_response(await status.shown(caller_of(request)))
+
+    return [
+        Route("/healthz", healthz),
+        Route("/burnish/status", shown),
+        Route("/burnish/config", configuration),
+    ]
+
+
+def _room(config: Config) -> dict[str, int]:
+    """Return what the log takes on the disk, and what is left there."""
+    log = config.log_file
+    files = (log, *log.parent.glob(f"{log.name}-*"))
+    return {
+        "size_bytes": sum(each.stat().st_size for each in files if each.is_file()),
+        "free_bytes": shutil.disk_usage(log.parent).free // ROUGH_BYTES * ROUGH_BYTES,
+    }
+
+
+def summary(
+    counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
+) -> str:
+    """Return one line for ``/rl status``."""
+    added = (
+        f"; {instructions['count']} of your instructions are in the system prompt"
+        if instructions["on"]
+        else ""
+    )
+    rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
+    served = f"; live version: {live['name']}" if live else ""
+    if waits := learner.get("waiting"):
+        served += f"; v{waits['version']} waits for /rl promote ({waits['reason'].removesuffix('.')})"
+    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{added}"

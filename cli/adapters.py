@@ -1,0 +1,215 @@
+"""``burnish adapters``: list, show, promote and roll back versions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.cli.explain import explain
+from burnish.cli.watch import FAILED, demand_ending, follow, print_ending
+from burnish.terminal.client import Proxy
+from burnish.terminal.errors import WrongUsage
+from burnish.terminal.terminal import Json, Url, console, printed_json, short, version_name
+
+
+class Format(StrEnum):
+    peft = "peft"
+    gguf = "gguf"
+    mlx = "mlx"
+    merged_gguf = "merged-gguf"
+    merged_hf = "merged-hf"
+
+
+# Merging a model of 8B writes 9 GB, and Ollama may get them over a network.
+MERGE_LIMIT_S = 3600.0
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Number = Annotated[
+    str, typer.Argument(metavar="N", help='A version such as 7 or v7; "base" is the base model.')
+]
+Reason = Annotated[str | None, typer.Option(help="Reason to keep in the history.")]
+
+STYLES = {
+    "live": "bold green",
+    "rejected": "red",
+    "retired": "dim",
+    "pruned": "dim",
+    "candidate": "yellow",
+    "waiting": "bold yellow",
+}
+
+
+def learnt_from(version: dict[str, Any]) -> str:
+    if version["episodes"]:
+        return f"{version['episodes']} rollouts, mean reward {version['reward']:.2f}"
+    return "1 rating" if version["ratings"] == 1 else f"{version['ratings']} ratings"
+
+
+@app.command("list")
+def list_(url: Url = None, as_json: Json = False) -> None:
+    """List all versions."""
+    found = Proxy(url).get("/burnish/adapters")
+    if printed_json(found, as_json):
+        return
+    waits = found.get("waiting")
+    columns = ("version", "state", "from", "learnt from", "why")
+    table = Table(*columns, box=None, header_style="dim", pad_edge=False)
+    base = "[bold green]live[/]" if found["live"] == 0 else "[dim]available[/]"
+    table.add_row("base", base, "", "", "[dim]the base model[/]")
+    for each in found["adapters"]:
+        state = "waiting" if each["version"] == waits else each["state"]
+        table.add_row(
+            f"v{each['version']}",
+            f"[{STYLES.get(state, '')}]{state}[/]",
+            version_name(each["parent"]),
+            learnt_from(each),
+            short(each["reason"], 100),
+        )
+    console.print(table)
+    if waits:
+        console.print(f"v{waits} waits for you; make it live: [cyan]burnish adapters promote[/]")
+
+
+@app.command()
+def show(number: Number, url: Url = None, as_json: Json = False) -> None:
+    """Show the origin of a version, the verdict of the gate, and replies before and after."""
+    version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
+    if printed_json(version, as_json):
+        return
+    console.print(
+        f"[bold]{escape(version['name'])}[/]  {version['state']}: {escape(version.get('reason', ''))}"
+    )
+    if manifest := version["manifest"]:
+        metrics = manifest["metrics"]
+        console.print(
+            f"[dim]made {manifest['created_at']} by {manifest['run_id']} from {version_name(manifest['parent'])}, "
+            f"{learnt_from(version)}, {manifest['objective']}, {metrics.get('seconds', 0):.0f} s, "
+            f"{metrics.get('peak_rss_bytes', 0) / 1e9:.2f} GB[/]"
+        )
+    if version.get("verdict"):
+        explain(version["verdict"])
+    console.print("\n[dim]history[/]")
+    for event in version["events"]:
+        console.print(
+            f"  [dim]{event['at'][:19].replace('T', ' ')}[/]  {event['state']}: {escape(event['reason'])}"
+        )
+
+
+@app.command()
+def promote(
+    number: Annotated[
+        str | None,
+        typer.Argument(metavar="[N|base]", help="Version to make live; default: the one that waits."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Promote it even if the gate rejected it.")] = False,
+    reason: Reason = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Make a version live."""
+    path = "promote" if number is None else f"{read_number(number)}/promote"
+    body = {"force": force, "reason": reason}
+    _changed(Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{path}", body), as_json)
+
+
+@app.command()
+def judge(
+    number: Number,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Have the gate judge a candidate once more, such as after held-out rollouts."""
+    proxy = Proxy(url)
+    started = proxy.post(f"/burnish/adapters/{read_number(number)}/judge", {})
+    if not wait:
+        if not printed_json(started, as_json):
+            console.print("judging has begun; to watch it: [cyan]burnish watch[/]")
+        return
+    run = follow(proxy, started["run_id"], quiet=as_json)
+    if not printed_json(run, as_json) and run["status"] not in FAILED:
+        print_ending(run)
+    demand_ending(run)
+
+
+@app.command()
+def rollback(
+    number: Annotated[
+        str | None,
+        typer.Argument(metavar="[N|base]", help="Version to go back to; default: the previous one."),
+    ] = None,
+    reason: Reason = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Go back to an earlier version or to the base model at once."""
+    to = None if number is None else read_number(number)
+    body = {"to": to, "reason": reason}
+    _changed(Proxy(url, MERGE_LIMIT_S).post("/burnish/adapters/rollback", body), as_json)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(help="A PEFT or MLX directory, or a GGUF adapter.")],
+    reason: Reason = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Add an adapter that was trained elsewhere; `promote` makes it live."""
+    body = {"path": str(path.expanduser().absolute()), "reason": reason}
+    made = Proxy(url).post("/burnish/adapters", {key: value for key, value in body.items() if value})
+    if printed_json(made, as_json):
+        return
+    name = version_name(made["version"])
+    console.print(f"imported as [bold]{name}[/]; make it live: burnish adapters promote {name}")
+
+
+@app.command()
+def export(
+    number: Number,
+    path: Annotated[
+        Path,
+        typer.Argument(help="The file (gguf, merged-gguf) or directory (peft, mlx, merged-hf) to create."),
+    ],
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--as",
+            help="An adapter: peft (vLLM, SGLang), gguf (llama.cpp) or mlx. A model of its own, base and adapter in "
+            "one: merged-gguf (LM Studio, Ollama, llama.cpp) or merged-hf (whatever loads a Hugging Face directory).",
+        ),
+    ] = Format.peft,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Write a version to disk in the format of another engine."""
+    body = {"path": str(path.expanduser().absolute()), "format": form.value}
+    written = Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{read_number(number)}/export", body)
+    if printed_json(written, as_json):
+        return
+    merged = written.get("merged")
+    size = f" ({merged['size_bytes'] / 1e6:,.0f} MB)" if merged else ""
+    console.print(f"written: [bold]{escape(written['path'])}[/]{size}")
+
+
+def read_number(text: str) -> int:
+    """Parse a version such as 7, v7 or base. Raises WrongUsage."""
+    if text == "base":
+        return 0
+    digits = text.removeprefix("v")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise WrongUsage(f'a version is a number such as 7 or v7, or "base", not {text!r}')
+    return int(digits)
+
+
+def _changed(answer: dict[str, Any], as_json: bool) -> None:
+    if not printed_json(answer, as_json):
+        console.print(f"live now: [bold]{version_name(answer['live'])}[/]")
+        if note := answer.get("note"):
+            console.print(f"[yellow]{escape(note)}[/]")

@@ -1,0 +1,253 @@
+"""Checks of the network: the upstream, a running burnish, the port."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+from pydantic import SecretStr, ValidationError
+
+from burnish.adapters.errors import AdapterError
+from burnish.cli.doctor_machine import Finding, Level
+from burnish.cli.show import started_engine
+from burnish.config.config import Config, is_loopback
+from burnish.config.tables import LITELLM
+from burnish.learner.foreign_engine import foreign_host
+from burnish.learner.managed_engine import recipe_of
+from burnish.proxy.cloud import check_installed
+from burnish.proxy.data_dir import in_use
+from burnish.proxy.http.errors import ConfigError
+from burnish.proxy.relay.routing import placed, with_key
+from burnish.terminal.client import key_header
+
+ASK_TIMEOUT_S = 5.0
+SHOWN_MODELS = 3
+MASK = "**********"
+"""What burnish shows of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A burnish that runs on this machine."""
+
+    config: Config
+    """Its keys are masked."""
+    status: dict[str, Any]
+
+
+def running(url: str, own: Config) -> Running | Finding | None:
+    """Ask burnish for its configuration; None if none runs on this machine.
+
+    A finding says that one runs, but doesn't tell.
+    """
+    try:
+        if not is_loopback(httpx.URL(url).host):
+            return None  # its files are elsewhere
+        config, status = (
+            httpx.get(url + path, headers=key_header(own), timeout=ASK_TIMEOUT_S, trust_env=False)
+            for path in ("/burnish/config", "/burnish/status")
+        )
+        if config.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            text = f"burnish at {url} shows its own only to its key: set BURNISH_ADMIN_KEY or BURNISH_API_KEY"
+            return Finding("warn", "configuration", text)
+        # All masks look alike, but two keys must differ.
+        content = {name: f"{MASK}{name}" if value == MASK else value for name, value in _json(config).items()}
+        return Running(Config.model_validate(content), _json(status)) if config.is_success else None
+    except (httpx.HTTPError, httpx.InvalidURL, ValidationError):
+        return None
+
+
+def _hidden_addresses(url: str, own: Config) -> Iterator[Finding]:
+    """Warn of a reverse proxy that names no client: burnish then takes everybody for somebody at its own machine."""
+    try:
+        if is_loopback(httpx.URL(url).host):
+            return
+        answer = httpx.get(
+            url + "/burnish/whoami", headers=key_header(own), timeout=ASK_TIMEOUT_S, trust_env=False
+        )
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return
+    if answer.is_success and _json(answer).get("local") is True:
+        yield Finding(
+            "warn",
+            "reverse proxy",
+            f"what answers at {url} doesn't tell burnish who asks, so everybody counts as somebody at its own machine: "
+            "have it set X-Forwarded-For (docs/teams.md)",
+        )
+
+
+def engine_of(found: Running) -> Finding:
+    """Return what a running burnish knows of its engine."""
+    engine = found.status.get("engine", {})
+    obstacle = engine.get("obstacle")
+    if obstacle is None:
+        return Finding("ok", "engine", f"swaps versions of {found.config.upstream}, as {engine.get('way')}")
+    return Finding("ok" if found.config.engine == "none" else "warn", "engine", str(obstacle))
+
+
+def started(found: Running) -> Iterator[Finding]:
+    """Return what a running burnish knows of the engine that it started, if it started one."""
+    engine = found.status.get("engine", {})
+    if there := engine.get("started"):
+        up = there["state"] == "up"
+        text = started_engine(there)
+        yield Finding("ok" if up else "fail", "engine", text if up else f"{text}. {engine.get('trouble')}")
+
+
+def upstream(config: Config) -> Finding:
+    """Check that the upstream and all its replicas answer and speak the OpenAI API."""
+    if config.upstream and config.upstream.startswith(LITELLM):
+        return _by_litellm(config.upstream, config)
+    key = config.upstream_api_key
+    found = [_upstream(url, key, "upstream_api_key") for url in config.upstream_urls]
+    worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
+    return worst if worst.level != "ok" else replace(worst, text="; ".join(each.text for each in found))
+
+
+def further(config: Config) -> Iterator[Finding]:
+    """Check each further upstream."""
+    for name, each in config.upstreams.items():
+        if each.url.startswith(LITELLM):
+            finding = _by_litellm(each.url, config)
+        else:
+            finding = _upstream(each.url, each.api_key, f"api_key in [upstreams.{name}]")
+        yield replace(finding, what=f"upstreams.{name}")
+
+
+def _by_litellm(url: str, config: Config) -> Finding:
+    try:
+        check_installed(url, config.litellm.python)
+    except ConfigError as error:
+        return Finding("fail", "upstream", error.message)
+    return Finding("ok", "upstream", f"{url}: litellm asks for burnish")
+
+
+def further_of(found: Running) -> Iterator[Finding]:
+    """Return what a running burnish knows of each further upstream."""
+    for each in found.status.get("upstreams", ()):
+        answers = f"{each['url']} answers for {', '.join(each['models'])}"
+        level: Level = "fail" if each["trouble"] else "ok"
+        yield Finding(level, f"upstreams.{each['name']}", each["trouble"] or answers)
+
+
+def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
+    masked = key is not None and key.get_secret_value().startswith(MASK)
+    headers = with_key(url, key.get_secret_value()) if key and not masked else []
+    try:
+        answer = httpx.get(
+            "".join(placed(url, "/v1/models")), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False
+        )
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Finding("fail", "upstream", f"{url} doesn't answer ({error}): check that it is running")
+    if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        if masked:
+            return Finding("ok", "upstream", f"{url} needs a key, and burnish has one")
+        if key:
+            return Finding("fail", "upstream", f"{url} refuses the key: mend {setting}")
+        return Finding("warn", "upstream", f"{url} needs a key: set {setting}, or have callers send theirs")
+    models = _json(answer).get("data")
+    if not answer.is_success or not isinstance(models, list):
+        return Finding(
+            "warn",
+            "upstream",
+            f"{url} doesn't list its models (/v1/models answered {answer.status_code}): check the URL",
+        )
+    names = [str(each.get("id")) for each in models[:SHOWN_MODELS] if isinstance(each, dict)]
+    more = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
+    return Finding("ok", "upstream", f"{url}: {', '.join(names + more) or 'no models'}")
+
+
+def startable(config: Config) -> Finding:
+    """Check that the engine that burnish is to start is installed, and its model there."""
+    try:
+        found = recipe_of(config, fetch=False)
+    except AdapterError as error:
+        return Finding("fail", "engine", str(error))
+    return Finding("ok", "engine", f"`burnish up` starts {found.name} with {found.weights}")
+
+
+def engine(config: Config) -> Finding:
+    """Check that burnish can swap versions in the upstream."""
+    if config.engine == "none":
+        return Finding(
+            "ok", "engine", "engine = none: burnish logs and takes ratings, but doesn't swap versions"
+        )
+    try:
+        text = asyncio.run(_engine(config))
+    except AdapterError as error:
+        return Finding("warn", "engine", f"burnish can't swap versions: {error}")
+    return Finding("ok", "engine", text)
+
+
+async def _engine(config: Config) -> str:
+    host, weights = await foreign_host(config, versions=tuple, fetch=False)
+    try:
+        await host.check()
+    finally:
+        await host.close()
+    return f"swaps versions of {host.base_model}, as {host.limits.way}, trained on {weights}"
+
+
+def proxy(url: str, absent: str, config: Config) -> Iterator[Finding]:
+    """Check the running burnish; if there is none (``absent``: why), check that the port is free."""
+    if absent:
+        yield Finding("ok", "proxy", absent) if in_use(config.data_dir) else _port(config)
+        return
+    yield from _hidden_addresses(url, config)
+    try:
+        answer = httpx.get(
+            url + "/healthz", headers=key_header(config), timeout=ASK_TIMEOUT_S, trust_env=False
+        )
+    except (httpx.HTTPError, httpx.InvalidURL):
+        yield _port(config)
+        return
+    health = _json(answer)
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        yield Finding("warn", "proxy", f"running at {url}, but it needs its key: set BURNISH_API_KEY")
+    elif not isinstance(health.get("trouble"), list):
+        yield Finding("fail", "proxy", f"another program answers at {url}{holder(url)}: pick another --port")
+    else:
+        level: Level = "ok" if health["status"] == "ok" else "fail"
+        yield Finding(level, "proxy", f"{health['status']} at {url}")
+        yield from (Finding("fail", "proxy", str(trouble)) for trouble in health["trouble"])
+
+
+def _port(config: Config) -> Finding:
+    with socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            place = f"{config.host}:{config.port}"
+            taken = f"{place} can't be used ({error.strerror}{holder('http://' + place)})"
+            return Finding("fail", "port", f"{taken}: pick another with --port")
+    return Finding("ok", "proxy", f"not running; {config.host}:{config.port} is free: burnish up")
+
+
+def holder(url: str) -> str:
+    """Name the process that listens there; "" if the system doesn't show it."""
+    port = httpx.URL(url).port
+    if port is None or not shutil.which("lsof"):
+        return ""
+    command = ["lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-Fpc"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    fields = {line[0]: line[1:] for line in listed.stdout.splitlines() if line}
+    return f", used by {fields['c']}, process {fields['p']}" if {"c", "p"} <= fields.keys() else ""
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        content = answer.json()
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,86 @@
+"""``burnish models``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.adapters.catalogue import Model, models, tasks
+from burnish.adapters.hosts.context import LEAST_TOKENS, PARALLEL
+from burnish.adapters.hosts.fetch import small_model_path
+from burnish.adapters.hosts.hub_cache import HubModel, cached
+from burnish.terminal.errors import WrongUsage
+from burnish.terminal.terminal import Json, console, printed_json
+
+_GB = 1e9
+RESERVED_BYTES = 2 * 10**9
+"""Left for the system, burnish and the engine's buffers."""
+
+
+def show(
+    task: Annotated[str | None, typer.Option(help="Only models for this task: chat or code.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Memory is that of the weights and of the cache for the shortest default context. A model that doesn't learn here
+    is only served. Other GGUFs of the Hugging Face hub: `burnish up --model OWNER/NAME:QUANTISATION`.
+    """
+    if task is not None and task not in tasks():
+        raise WrongUsage(f"no model is listed for the task {task!r}; expected {' or '.join(tasks())}")
+    total = _total_bytes()
+    listed = [_described(model, total) for model in models() if task in (None, *model.tasks)]
+    if not printed_json(listed, as_json):
+        console.print(_table(listed))
+        fits = f"fits into this machine's {total / _GB:.0f} GB"
+        console.print(
+            f"\n[green]✓[/] {fits}   [cyan]↓[/] downloaded   to use one: [cyan]burnish up --model NAME[/]"
+        )
+
+
+def _described(model: Model, total: int) -> dict[str, Any]:
+    needed = model.memory_bytes(PARALLEL, LEAST_TOKENS)
+    path = small_model_path() if model.package else cached(HubModel(model.repo, model.file))
+    found = asdict(model) | {
+        "checked": model.checked.isoformat(),
+        "learns": model.learns,
+        "memory_bytes": needed,
+        "fits": needed + RESERVED_BYTES <= total,
+        "path": str(path) if path and path.exists() else None,
+    }
+    return {name: value for name, value in found.items() if name != "package"}
+
+
+def _table(listed: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "name"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("for")
+    for name in ("size", "MB", "memory", "context"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("licence")
+    for name in ("learns", "checked"):
+        table.add_column(name, no_wrap=True)
+    for each in listed:
+        marks = ("[green]✓[/]" if each["fits"] else " ") + ("[cyan]↓[/]" if each["path"] else " ")
+        table.add_row(
+            marks,
+            f"[bold]{escape(each['name'])}[/]",
+            ", ".join(each["tasks"]),
+            each["parameters"],
+            str(each["mb"]),
+            f"{each['memory_bytes'] / _GB:.1f} GB",
+            str(each["context"]),
+            escape(each["licence"]),
+            "yes" if each["learns"] else "[yellow]no[/]",
+            each["checked"],
+        )
+    return table
+
+
+def _total_bytes() -> int:
+    import psutil  # every command that starts no server does without
+
+    return int(psutil.virtual_memory().total)

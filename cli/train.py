@@ -1,0 +1,132 @@
+"""``burnish train``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from burnish.cli.watch import FAILED, demand_ending, follow, print_ending
+from burnish.terminal.client import Proxy
+from burnish.terminal.errors import CommandFailed
+from burnish.terminal.terminal import Json, Url, console, errors, printed_json, version_name
+
+
+def train(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without training.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait for the end of the run, or of the one under way, and show how far it is."
+        ),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if all ratings are the same.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Train on all ratings again, starting from the base model.")
+    ] = False,
+    rlhf: Annotated[
+        bool,
+        typer.Option(
+            "--rlhf",
+            help="Imitate demonstrations, learn a reward model from the ratings, then train against it.",
+        ),
+    ] = False,
+    rollouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK", help="Learn from the rewards of this task's rollouts, and not from ratings."
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For this run, instead of train.objective.")
+    ] = None,
+    judge: Annotated[
+        bool, typer.Option(help="Judge the version; otherwise it stays a candidate that nobody has judged.")
+    ] = True,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    asked = {"rollouts": rollouts, "objective": objective}
+    wanted = {"force": force, "refresh": refresh, "rlhf": rlhf, "judge": judge} | {
+        name: value for name, value in asked.items() if value is not None
+    }
+    proxy = Proxy(url)
+    if dry_run:
+        _dry_run(proxy, wanted, as_json)
+        return
+    started = _started(proxy, wanted, attach=wait and not (refresh or rlhf or any(asked.values())))
+    run_id = started["run_id"]
+    if not as_json:
+        for warning in started.get("warnings", ()):
+            console.print(f"[yellow]training starts, but {escape(warning)}[/]")
+    if not wait:
+        if not printed_json(started, as_json):
+            console.print(f"started {run_id}; to watch it: [cyan]burnish watch[/]")
+        return
+    run = follow(proxy, run_id, quiet=as_json)
+    if not printed_json(run, as_json) and run["status"] not in FAILED:
+        print_ending(run)
+        for line in _ratings_used(run["result"]):
+            console.print(escape(line))
+    demand_ending(run)
+
+
+def _started(proxy: Proxy, wanted: dict[str, Any], *, attach: bool) -> dict[str, Any]:
+    """Start a run; with ``attach``, one that is under way will do. Raises CommandFailed."""
+    try:
+        return dict(proxy.post("/burnish/train", wanted))
+    except CommandFailed:
+        if not (attach and (run := proxy.get("/burnish/status")["learner"].get("run"))):
+            raise
+    errors.print(f"{run['id']} is under way already, so no other run was started. This is how it goes on:")
+    return {"run_id": run["id"]}
+
+
+def pause(url: Url = None) -> None:
+    Proxy(url).post("/burnish/pause", {})
+    console.print("paused; to continue: [cyan]burnish resume[/]")
+
+
+def resume(url: Url = None) -> None:
+    console.print(f"resumed: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
+
+
+def _dry_run(proxy: Proxy, wanted: dict[str, Any], as_json: bool) -> None:
+    plan = proxy.post("/burnish/train", wanted | {"dry_run": True})
+    if printed_json(plan, as_json):
+        return
+    would = "[green]would train[/]" if plan["would_train"] else "[red]would not train[/]"
+    on = plan["trains_on"]
+    console.print(f"{would}: {escape(plan['why'])}")
+    console.print(f"automatic training: {escape(plan['by_itself'])}")
+    comments = f", {plan['comments']} with a comment" if plan["comments"] else ""
+    data = f"{on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, test on {plan['held_out']} more"
+    if plan["episodes"]:
+        data = f"{plan['episodes']} rollouts"
+    console.print(
+        f"train on {data}, objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
+    )
+    for line in (plan["note"], left_out(plan)):
+        if line:
+            console.print(escape(line))
+
+
+def left_out(counts: dict[str, Any]) -> str | None:
+    """List how many ratings training leaves out, and why; None if it uses all."""
+    reasons = [f"{count} × {why}" for why, count in counts["left_out"].items()]
+    return f"left out: {'; '.join(reasons)}" if reasons else None
+
+
+def _replayed(counts: dict[str, Any]) -> str:
+    return f" and {counts['replayed']} older ones again" if counts["replayed"] else ""
+
+
+def _ratings_used(result: dict[str, Any] | None) -> list[str]:
+    """Describe the ratings that a run used, if its job still exists."""
+    if result is None:
+        return []
+    new = f"trained on {result['ratings'] - result['replayed']} new ratings{_replayed(result)}"
+    if result["episodes"]:
+        new = f"trained on {result['episodes']} rollouts, mean reward {result['reward']:.3f}"
+    return [new, *filter(None, (left_out(result),))]

@@ -1,0 +1,245 @@
+"""``burnish watch``, and how a run is shown while it goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from burnish.proxy.plain import escaped
+from burnish.terminal.client import Proxy
+from burnish.terminal.errors import CommandFailed, Interrupted
+from burnish.terminal.terminal import Url, console, ctrl_c
+
+POLL_S = 0.5
+FAILED = frozenset({"failed", "interrupted"})
+MINUTE_S = 60
+# Below it, an estimate is shown to the second.
+PRECISE_S = 90
+
+Run = dict[str, Any]
+
+
+def watch(
+    wait: Annotated[
+        bool, typer.Option("--wait", help="If no run is under way, wait for the next one.")
+    ] = False,
+    url: Url = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print a line of JSON for each change, the last one with the result."),
+    ] = False,
+) -> None:
+    """Ctrl-C leaves; the run continues. Without a terminal, each phase is a line."""
+    proxy = Proxy(url)
+    learner = proxy.get("/burnish/status")["learner"]
+    under_way = learner.get("run")
+    if under_way:
+        run_id = under_way["id"]
+    elif wait and learner["state"] != "off":
+        run_id = _next(proxy, as_json)
+    else:
+        _print_idle(proxy, learner, as_json)
+        if wait:
+            raise CommandFailed("no run will start, so there is nothing to wait for")
+        return
+    run = _follow_as_json(proxy, run_id) if as_json else follow(proxy, run_id)
+    if not as_json and run["status"] not in FAILED:
+        print_ending(run)
+    demand_ending(run)
+
+
+def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> Run:
+    """Show the progress of a run until it ends, or nothing; return its record. Raises Interrupted, CommandFailed."""
+    if quiet:
+        return _last(_looks(proxy, run_id), lambda _: None)
+    if not console.is_terminal:
+        return _last(_looks(proxy, run_id), _line_per_phase())
+    with _bar() as show:
+        return _last(_looks(proxy, run_id), show)
+
+
+def print_ending(run: Run) -> None:
+    what = "a candidate" if run["status"] == "candidate" else run["status"]
+    console.print(f"[bold]v{run['version']} is {what}[/]: {escape(run['reason'])}", soft_wrap=True)
+
+
+def demand_ending(run: Run) -> None:
+    """Raises CommandFailed if a run ended without a verdict."""
+    if run["status"] in FAILED:
+        raise CommandFailed(f"the run {_ended(run)}: {run['reason']}")
+
+
+def described(run: Run) -> str:
+    """Return the phase of a run with its counter, its latest step and how long it still takes."""
+    return " · ".join(filter(None, (_phase(run), _step(run), _eta(run))))
+
+
+def phase_of(run: Run) -> tuple[str, int | None, int]:
+    """Return the phase of a run, how much it has to do (None: unknown), and how much of it is done."""
+    now = run["progress"] or {"phase": "planning", "total": None, "done": 0}
+    return now["phase"], now["total"], now["done"]
+
+
+def _looks(proxy: Proxy, run_id: str) -> Iterator[Run]:
+    """Yield the record of a run again and again until it has ended. Raises Interrupted, CommandFailed."""
+    try:
+        with ctrl_c() as pressed:
+            while True:
+                run = proxy.get(f"/burnish/runs/{run_id}")
+                yield run
+                if run["ended_at"]:
+                    return
+                pressed.check()
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{run_id} continues in the background. To watch it: burnish watch") from None
+
+
+def _last(looks: Iterator[Run], show: Callable[[Run], None]) -> Run:
+    """Show each look, and return the last one."""
+    run: Run = {}
+    for run in looks:
+        show(run)
+    return run
+
+
+# -- on a terminal, in a pipe, as JSON ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[Run], None]]:
+    """Yield a function that shows a run as a bar; each phase that is over stays as a line."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+    )  # `status` starts without it
+
+    columns = (
+        TextColumn("{task.description:<9}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    over = _line_per_phase()
+    with Progress(*columns, console=console, transient=True) as bars:
+        bar = bars.add_task("planning", total=None, note="")
+
+        def show(run: Run) -> None:
+            over(run)
+            phase, total, done = phase_of(run)
+            loss = f"loss {run['step']['loss']:+.3f}" if _step(run) else ""
+            note = "  ".join(filter(None, (loss, _eta(run))))
+            bars.update(bar, description=phase, total=total, completed=done, note=note)
+
+        yield show
+
+
+def _line_per_phase() -> Callable[[Run], None]:
+    """Return a function that prints a line when a phase begins."""
+    shown = ""
+
+    def show(run: Run) -> None:
+        nonlocal shown
+        now = run["progress"]
+        if run["ended_at"] or not now or now["phase"] == shown:
+            return
+        shown = now["phase"]
+        moment = datetime.fromtimestamp(now["started_at"]).strftime("%H:%M:%S")
+        console.print(f"[dim]{moment}[/] {escape(described(run))}")
+
+    return show
+
+
+def _follow_as_json(proxy: Proxy, run_id: str) -> Run:
+    """Print the record of a run whenever its progress has changed."""
+    before: Any = None
+
+    def show(run: Run) -> None:
+        nonlocal before
+        now = run["progress"] or {}
+        state = run["status"], now.get("phase"), now.get("done"), now.get("total")
+        if state != before:
+            before = state
+            _print_json_line(run)
+
+    return _last(_looks(proxy, run_id), show)
+
+
+def _print_json_line(content: Any) -> None:
+    typer.echo(escaped(json.dumps(content, ensure_ascii=False)))
+
+
+# -- when no run is under way ------------------------------------------------------------------------------------------
+
+
+def _next(proxy: Proxy, as_json: bool) -> str:
+    """Wait for a run and return its ID, even if it ends at once. Raises Interrupted, CommandFailed."""
+    known, said = _latest(proxy), ""
+    try:
+        with ctrl_c() as pressed:
+            while (latest := _latest(proxy)) is None or (known and latest["id"] == known["id"]):
+                reason = proxy.get("/burnish/status")["learner"]["reason"]
+                if reason != said and not as_json:
+                    console.print(f"[dim]no run is under way yet: {escape(reason)}[/]")
+                said = reason
+                pressed.check()
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        raise Interrupted("no longer waiting for a run") from None
+    return str(latest["id"])
+
+
+def _print_idle(proxy: Proxy, learner: dict[str, Any], as_json: bool) -> None:
+    latest = _latest(proxy) if "run" in learner else None  # else versions can't be swapped here
+    if as_json:
+        _print_json_line({"run": None, "reason": learner["reason"], "latest": latest})
+        return
+    console.print(f"no run is under way: {escape(learner['reason'])}")
+    if latest:
+        version = f"v{latest['version']}, " if latest["version"] else ""
+        console.print(f"[dim]the last run ended as: {version}{_ended(latest)}: {escape(latest['reason'])}[/]")
+
+
+def _latest(proxy: Proxy) -> Run | None:
+    runs: list[Run] = proxy.get("/burnish/runs", limit=1)["runs"]
+    return runs[0] if runs else None
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _phase(run: Run) -> str:
+    phase, total, done = phase_of(run)
+    return phase if total is None else f"{phase} {done}/{total}"
+
+
+def _step(run: Run) -> str:
+    step = run["step"]
+    if not step or (run["progress"] or {}).get("phase") != "training":
+        return ""
+    return f"epoch {step['epoch']}/{step['epochs']}, loss {step['loss']:+.3f}, KL {step['kl_per_token']:.3f}"
+
+
+def _eta(run: Run) -> str:
+    now = run["progress"] or {}
+    phase, whole = now.get("eta_s"), now.get("run_eta_s")
+    of_phase = f"{_about(phase)} left" if phase is not None else ""
+    of_run = f"run {_about(whole)}" if whole is not None else ""
+    return ", ".join(filter(None, (of_phase, of_run)))
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds:.0f} s" if seconds < PRECISE_S else f"about {seconds / MINUTE_S:.0f} min"
+
+
+def _ended(run: Run) -> str:
+    return "was interrupted" if run["status"] == "interrupted" else str(run["status"])

@@ -1,0 +1,126 @@
+"""Two ways to look at a reply as numbers: its form (length, layout, address) and its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log1p
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from burnish.gate.preference.base import Vector
+from burnish.gate.replies import on_topic, topics
+
+View = Literal["form", "words"]
+VIEWS: tuple[View, ...] = ("form", "words")
+
+MIN_REPLIES = 2
+"""Words of fewer replies say nothing about another reply."""
+
+SAME = 1e-9
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_SENTENCE = re.compile(r"[.!?…。！？]+(?:\s|$)")
+_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
+_MARK = re.compile(r"[,;:?!、，；：？！]")
+# These scripts put no spaces between words, so each pair of characters stands for a word.
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f]{2,}")
+_YOU = frozenset({"you", "your", "yours", "yourself", "you're", "you'll", "you've", "you'd"})
+_I = frozenset({"i", "i'm", "i'd", "i'll", "i've", "me", "my", "we", "us", "our"})
+
+
+class Seen(NamedTuple):
+    """A reply as the views see it."""
+
+    question: str
+    """Text of the last user message."""
+    text: str
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Features of length, layout and address, standardised over the replies at hand."""
+
+    mean: Vector
+    scale: Vector
+
+    @classmethod
+    def of(cls, replies: Sequence[Seen]) -> Form:
+        table = np.stack([form(each) for each in replies])
+        spread = table.std(axis=0)
+        # A constant feature may have a spread by rounding, which would blow it up.
+        return cls(table.mean(axis=0), np.where(spread > SAME, spread, 1.0))
+
+    def table(self, replies: Sequence[Seen]) -> Vector:
+        """Return (N, F)."""
+        return (np.stack([form(each) for each in replies]) - self.mean) / self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Which words, marks and opening words a reply has, 0 or 1 each."""
+
+    vocabulary: tuple[str, ...]
+
+    @classmethod
+    def of(cls, replies: Sequence[Seen]) -> Words:
+        """Take the words that occur in at least ``MIN_REPLIES`` replies."""
+        counts: dict[str, int] = {}
+        for each in replies:
+            for word in words(each.text):
+                counts[word] = counts.get(word, 0) + 1
+        return cls(tuple(sorted(word for word, count in counts.items() if count >= MIN_REPLIES)))
+
+    def table(self, replies: Sequence[Seen]) -> Vector:
+        """Return (N, V)."""
+        places = {word: place for place, word in enumerate(self.vocabulary)}
+        found = np.zeros((len(replies), len(places)))
+        for row, each in zip(found, replies, strict=True):
+            row[[places[word] for word in words(each.text) if word in places]] = 1.0
+        return found
+
+
+def form(reply: Seen) -> Vector:
+    """Return the features of a reply's form, (F,)."""
+    text = reply.text
+    found = [word.lower() for word in _WORD.findall(text)]
+    sentences = max(1, len(_SENTENCE.findall(text)))
+    count = max(1, len(found))
+    return np.array(
+        [
+            log1p(len(text)),
+            log1p(sentences),
+            log1p(len(found) / sentences),
+            sum(map(len, found)) / count,
+            len(_ITEM.findall(text)) > 0,
+            log1p(text.strip().count("\n")),
+            "?" in text,
+            "!" in text,
+            any(character.isdigit() for character in text),
+            sum(word in _YOU for word in found) / count,
+            sum(word in _I for word in found) / count,
+            on_topic(text, topics(reply.question)),
+            reply.finished,
+        ],
+        dtype=np.float64,
+    )
+
+
+def words(text: str) -> set[str]:
+    """Return the words and marks of a text, and how it opens: its first word and its first two."""
+    lowered = text.lower()
+    found = _WORD.findall(lowered)
+    pairs = (run[place : place + 2] for run in _UNSPACED.findall(lowered) for place in range(len(run) - 1))
+    return {*found, *pairs, *_MARK.findall(lowered), *_openings(found)}
+
+
+def _openings(found: Sequence[str]) -> Iterable[str]:
+    return (" ".join(("^", *found[:count])) for count in (1, 2) if len(found) >= count)
+
+
+def learnt(view: View, replies: Sequence[Seen]) -> Form | Words:
+    """Fit a view to the replies at hand; no label is needed."""
+    return (Form if view == "form" else Words).of(replies)

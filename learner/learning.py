@@ -1,0 +1,171 @@
+"""Composes an engine that takes versions, the route to its live version, and the learner."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from burnish.adapters.convert.gguf_layout import untrainable
+from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, IncompatibleAdapter
+from burnish.adapters.hosts.base import AdapterHost, Sleeps
+from burnish.adapters.hosts.detect import Kind
+from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.adapters.hosts.fetch import cache_dir
+from burnish.adapters.hosts.model_file import model_file
+from burnish.adapters.reconcile import Reconciler
+from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+from burnish.adapters.sleep import wake
+from burnish.adapters.swap import Swap
+from burnish.config.config import Config
+from burnish.learner.cycle import Cycle
+from burnish.learner.engine import Engine
+from burnish.learner.foreign_engine import foreign_host
+from burnish.learner.learner import Learner
+from burnish.learner.machine import Meter
+from burnish.learner.reset import Reset
+from burnish.learner.transfer import Transfer
+from burnish.proxy.http.pool import Pool
+from burnish.proxy.log import Log
+from burnish.proxy.relay.routing import LearningUpstream
+from burnish.proxy.relay.upstreams import main_upstream
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """The parts that exist only if burnish swaps versions in the engine."""
+
+    upstream: LearningUpstream
+    learner: Learner
+    reset: Reset
+    registry: Registry
+    transfer: Transfer
+    engine: Engine
+    weights: Path
+    """Of the base model: what the engine serves."""
+    base: tuple[str, str]
+    """Name and digest of the base model."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotLearning:
+    """Why burnish only passes requests through, logs them and takes ratings."""
+
+    reason: str
+    ask_again: bool = False
+    """The engine was down or not yet ready."""
+    known: bool = False
+    """Whether the engine is one of those that burnish knows."""
+
+
+@asynccontextmanager
+async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | NotLearning]:
+    """Open the engine with the live version, and the learner; or yield why versions can't be swapped.
+
+    Raises EngineError if the embedded engine or its model isn't available.
+    """
+    registry = Registry(config.data_dir / "adapters")
+    remote = None
+    if config.upstream is None:
+        found = await asyncio.to_thread(model_file, config.model)
+        if found.left_out:
+            lost = ", ".join(found.left_out)
+            logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
+        weights, state = found.path, config.data_dir / "engine"
+        host: AdapterHost = EmbeddedHost(
+            weights, base_model=found.name, state_dir=state, context=config.context, parallel=config.parallel
+        )
+    else:
+        if config.engine == "none":
+            yield NotLearning(
+                "versions are not swapped, because engine = none. burnish logs and takes ratings"
+            )
+            return
+        kinds: list[Kind] = []
+        try:
+            host, weights = await foreign_host(config, registry.versions, on_found=kinds.append)
+        except (EngineError, IncompatibleAdapter) as error:
+            reason = f"versions cannot be swapped: {error}. burnish logs and takes ratings"
+            yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"], ["lmstudio"]))
+            return
+        remote = main_upstream(config, pool, host.base_model)
+    async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):
+        window = host.limits.window
+        base = host.base_model, host.base_digest
+        upstream = LearningUpstream(*base, window.context if window else None, swap.route, remote)
+        transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
+        reset = Reset(learner, swap, log, config.log_file)
+        yield Learning(upstream, learner, reset, registry, transfer, engine, weights, base)
+
+
+@asynccontextmanager
+async def _with_learner(
+    host: AdapterHost, registry: Registry, config: Config, log: Log, weights: Path
+) -> AsyncIterator[tuple[Learner, Engine, Swap]]:
+    why_not = await asyncio.to_thread(untrainable, weights)
+    if why_not and config.train.enabled:
+        logger.warning("%s is served, but can't learn: %s", host.base_model, why_not)
+    swap = Swap(registry, host, LiveRoute())
+    reconciler = Reconciler(swap)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        stack.push_async_callback(swap.close)
+        config.check_unclaimed(host.base_model)
+        await _woken(host)
+        try:
+            await asyncio.to_thread(registry.recover)
+        except OSError as error:
+            logger.error("the adapters folder could not be repaired after a crash: %s", error)
+        first = await reconciler.reconcile_once()
+        if swap.route.live is None and config.upstream is None:
+            raise EngineError(f"the embedded engine does not start: {first.fault}")
+        healing = asyncio.get_running_loop().create_task(reconciler.run())
+        stack.push_async_callback(cancelled, healing)
+        learner = Learner(
+            Cycle(
+                log=log,
+                registry=registry,
+                swap=swap,
+                train=config.train,
+                scrub=config.log.scrub,
+                teachers=config.teachers,
+                base_weights=weights,
+                weights_cache=cache_dir() / "weights",
+                jobs=config.data_dir / "jobs",
+                untrainable=why_not,
+            ),
+            Meter(),
+        )
+        await learner.start()
+        stack.push_async_callback(learner.stop)
+        yield learner, Engine(swap, reconciler), swap
+
+
+def _may_pass(error: EngineError | IncompatibleAdapter) -> bool:
+    """Whether an engine may say something else in a while: it is down, or still loads its model."""
+    if isinstance(error, EngineRefused):
+        return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(error, EngineUnreachable)
+
+
+async def _woken(host: AdapterHost) -> None:
+    """Wake an engine that an earlier burnish left asleep when it was killed."""
+    try:
+        if isinstance(host, Sleeps) and await host.sleeping():
+            await wake(host)
+    except EngineError as error:
+        logger.warning("%s", error)  # reconciling reports it as long as the engine serves nothing
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,116 @@
+"""From rollouts to what a run learns from, and to what the gate compares. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+from burnish.adapters.manifest import BASE_VERSION
+from burnish.gate.evidence import Attempted
+from burnish.learner.export import Policies
+from burnish.proxy.log.usability import FAULTS
+from burnish.proxy.records import Completion, Rollout, Tokens
+from burnish.training.job import Episode, EpisodeStep
+
+EMPTY = "no step of it can be learnt from"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a run learns from."""
+
+    episodes: tuple[Episode, ...]
+    left_out: Mapping[str, int]
+    """How many steps, and whole attempts, can't be learnt from, by reason."""
+    parent: int
+    """The version that most of them were played with, from which training goes on."""
+
+
+class Logged(NamedTuple):
+    """What the log has of the rollouts of a task."""
+
+    rollouts: Sequence[Rollout]
+    steps: Mapping[str, Completion]
+    """By ID, with their contexts."""
+    tokens: Mapping[str, Tokens]
+    """As the engine saw them; of some steps there may be none."""
+
+
+def played(logged: Logged, policies: Policies) -> Played:
+    left_out: Counter[str] = Counter()
+    episodes = []
+    for rollout in logged.rollouts:
+        found = _steps(rollout, logged, policies, left_out)
+        if found:
+            whole = sum(each.value for each in rollout.rewards if each.completion_id is None)
+            group = "" if rollout.group is None else f"group {rollout.group}"
+            episodes.append(Episode(rollout=rollout.id, group=group, reward=whole, steps=tuple(found)))
+        else:
+            left_out[EMPTY] += 1
+    versions = Counter(
+        step.behaviour_version
+        for each in episodes
+        for step in each.steps
+        if step.behaviour_version is not None
+    )
+    parent = versions.most_common(1)[0][0] if versions else BASE_VERSION
+    return Played(tuple(episodes), dict(left_out), parent)
+
+
+def no_rollout(task: str | None) -> str:
+    """Return in words that a task has nothing to learn from."""
+    return (
+        f"no rollout of the task {task!r} is ready: it must have asked the model, got a reward and ended, and no "
+        "run may have learnt from it yet. GET /v1/rollouts lists them"
+    )
+
+
+def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Counter[str]) -> list[EpisodeStep]:
+    rewards = {each.completion_id: each.value for each in rollout.rewards}  # one of each step
+    found, carried = [], 0.0
+    for step in rollout.steps:
+        completion = logged.steps.get(step.completion_id)
+        carried += rewards.get(step.completion_id, 0.0)
+        if completion is None or completion.fault or completion.reply is None:
+            why = FAULTS[completion.fault] if completion and completion.fault else FAULTS["no_text"]
+            left_out[why] += 1
+            continue
+        captured = logged.tokens.get(completion.id)
+        found.append(
+            EpisodeStep(
+                completion_id=completion.id,
+                messages=completion.messages,
+                tools=tuple(completion.params.get("tools") or ()),
+                reply=completion.reply,
+                finished=completion.ended.finish_reason != "length",
+                behaviour_version=policies.behind(
+                    completion.served, instructed=completion.instructions is not None
+                ),
+                reward=carried,
+                prompt_ids=captured.prompt if captured else (),
+                reply_ids=captured.reply if captured else (),
+            )
+        )
+        carried = 0.0
+    if found and carried:  # of a last step that can't be learnt from
+        found[-1] = found[-1].model_copy(update={"reward": found[-1].reward + carried})
+    return found
+
+
+def attempts(held_out: Sequence[Rollout], candidate: int, incumbent: int) -> tuple[Attempted, ...]:
+    """Return what both versions got on the same held-out seeds; of several attempts at one seed the mean.
+
+    Without group and seed nobody knows which attempts belong together.
+    """
+    got: dict[tuple[str | None, int | None], dict[int, list[float]]] = {}
+    for each in held_out:
+        if (each.group, each.seed) != (None, None) and each.version is not None and each.reward is not None:
+            got.setdefault((each.group, each.seed), {}).setdefault(each.version, []).append(each.reward)
+    return tuple(
+        Attempted(fmean(by_version[candidate]), fmean(by_version[incumbent]))
+        for by_version in got.values()
+        if candidate in by_version and incumbent in by_version
+    )

@@ -1,0 +1,83 @@
+"""Start learning over: the base model is live, no rating counts any more, and what was learnt is unloaded."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from burnish.adapters.manifest import BASE_VERSION
+from burnish.adapters.swap import Swap
+from burnish.gate import examples
+from burnish.learner.learner import Learner
+from burnish.proxy.http.errors import Unavailable
+from burnish.proxy.log import Log
+from burnish.proxy.log.files import back_up
+
+# A version is unloaded when its last request has ended. Long answers end after the command has said so.
+UNLOAD_LIMIT_S = 20.0
+
+
+class Outcome(NamedTuple):
+    backup: Path
+    """Copy of the log from before."""
+    replaced: int
+    """The version that was live."""
+    ratings: int
+    """Pieces of feedback that no longer count."""
+    run: str | None
+    """The run that was under way, and was ended."""
+    loaded: list[int]
+    """Versions that still answer requests, and are unloaded after them."""
+
+
+class Reset:
+    """Each call starts over; one at a time. The answers in the log and the versions on the disk stay."""
+
+    def __init__(self, learner: Learner, swap: Swap, log: Log, log_file: Path) -> None:
+        self._learner = learner
+        self._swap = swap
+        self._log = log
+        self._log_file = log_file
+        self._running = asyncio.Lock()
+
+    async def __call__(self, reason: str) -> Outcome:
+        """Raises Conflict, Unavailable; unless the message says otherwise, nothing has changed then."""
+        async with self._running:
+            replaced = self._swap.registry.live()
+            backup = self._log_file.with_name(f"burnish.before-reset-{datetime.now():%Y%m%d-%H%M%S-%f}.db")
+            await asyncio.to_thread(back_up, self._log_file, backup)
+            await self._learner.rollback(BASE_VERSION, reason)
+            async with self._learner.stopped(reason) as run:
+                # The run may have made its version live in the last moment.
+                await self._learner.rollback(BASE_VERSION, reason)
+                try:
+                    ratings = await self._log.undo_all_feedback()
+                    await self._log.close_duels()
+                except Unavailable as error:
+                    raise Unavailable(
+                        f"the base model is live, but the ratings still count: {error}"
+                    ) from error
+                await asyncio.to_thread(self._forget_pairs)
+            return Outcome(backup, replaced, ratings, run, await self._unloaded())
+
+    def _forget_pairs(self) -> None:
+        """Delete the replies that people may still judge. Raises Unavailable."""
+        try:
+            examples.erase_all(self._swap.registry.root, "pairs")
+        except OSError as error:
+            raise Unavailable(
+                f"the base model is live and no rating counts, but pairs to judge are still there: {error}"
+            ) from error
+
+    async def _unloaded(self) -> list[int]:
+        """Unload all versions; return those that are still in use after a while."""
+        tasks = {
+            number: self._swap.retire(number)
+            for number in self._swap.route.resident()
+            if number != BASE_VERSION
+        }
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=UNLOAD_LIMIT_S)
+        return [number for number in tasks if number in self._swap.route.resident()]

@@ -1,0 +1,306 @@
+"""Samples replies of candidate and live version to the same prompts, from the engine that serves them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import cycle, takewhile
+from typing import Any, Literal
+
+import httpx
+import orjson
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import FAULTS, engine_client
+from burnish.adapters.hosts.base import Endpoint
+from burnish.gate import Known, questions
+from burnish.proxy.messages import SYSTEM_ROLES
+from burnish.proxy.records import Completion
+from burnish.training.job import Rollout
+from burnish.training.phases import Phases
+
+logger = logging.getLogger(__name__)
+
+# Two versions answer each: some 100 replies, two minutes on two busy cores. With 24 prompts, chance alone made four
+# more faults; 48 halve that share (`python -m bench.gate_power`).
+MAX_PROMPTS = 48
+# Latest completions, searched for prompts that no version has learnt from.
+RECENT = 96
+# Prompts with tools are long, so they are a quarter at most (`python -m bench.gate_power` shows the effect).
+MAX_WITH_TOOLS = 12
+# Enough to judge a reply, and cheap enough. Both versions are cut alike.
+MAX_TOKENS = 192
+# Above it even a sound model babbles, and the gate would judge chance.
+MAX_TEMPERATURE = 1.0
+# Requests at once for each version; users get the other slots of the engine.
+AT_ONCE = 2
+# For one reply, on a busy machine.
+REPLY_TIMEOUT_S = 180.0
+SEED = 20_000
+"""Seed of the first prompt; each next prompt adds one. Both versions get the same seed for a prompt."""
+_FACT, _ORDINARY = "fact_", "ordinary_"
+"""Prefixes of prompt IDs that no completion has."""
+
+_PASSED_ON = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "stop",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+_WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+"""Sent unchanged, and only with tools: engines refuse the others without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Messages and parameters of one request to both versions."""
+
+    id: str
+    messages: tuple[dict[str, Any], ...]
+    params: dict[str, Any]
+    """Result of ``bounded``."""
+    origin: str
+    """The completion that it quotes; its own ID if it quotes none."""
+
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...]:
+        return tuple(self.params.get("tools", ()))
+
+
+def is_ours(prompt_id: str) -> bool:
+    """Whether a prompt is one of ours, not from the log."""
+    return prompt_id.startswith((_FACT, _ORDINARY))
+
+
+def prompts(
+    held_out: Iterable[Completion], recent: Iterable[Completion], learnt: Collection[str]
+) -> list[Prompt]:
+    """Return ``MAX_PROMPTS`` distinct prompts that were not learnt from, at most ``MAX_WITH_TOOLS`` of them with tools.
+
+    First come those of held-out ratings, then the latest, then ordinary questions with the user's parameters. An
+    ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from. ``learnt``:
+    those of the latest whose context a version may have learnt from; held-out ones are among them.
+    """
+    first, latest = (
+        [Prompt(each.id, each.messages, bounded(each.params), each.id) for each in some if each.messages]
+        for some in (held_out, recent)
+    )
+    new = [each for each in latest if each.id not in learnt]
+    with_tools = [each for each in latest if each.tools]
+    found: dict[bytes, Prompt] = {}
+    room = {True: MAX_WITH_TOOLS, False: MAX_PROMPTS}
+    for prompt in (*first, *new, *with_tools):
+        key = _key(prompt.messages)
+        if key not in found and room[bool(prompt.tools)]:
+            room[bool(prompt.tools)] -= 1
+            found[key] = prompt
+    return [*found.values(), *ordinary([*first, *latest])][:MAX_PROMPTS]
+
+
+def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
+    """Return ordinary questions, with the system prompts and parameters of prompts in ``own`` without tools."""
+    manners = [
+        (
+            tuple(takewhile(lambda each: each.get("role") in SYSTEM_ROLES, prompt.messages)),
+            prompt.params,
+            prompt.origin,
+        )
+        for prompt in own
+        if not prompt.tools
+    ]
+    return [
+        Prompt(
+            f"{_ORDINARY}{place}",
+            (*instructions, {"role": "user", "content": question}),
+            params,
+            origin or f"{_ORDINARY}{place}",
+        )
+        for place, (question, (instructions, params, origin)) in enumerate(
+            zip(questions.QUESTIONS, cycle(manners or [((), bounded({}), "")]), strict=False)
+        )
+    ]
+
+
+def _key(messages: Sequence[dict[str, Any]]) -> bytes:
+    return orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
+
+
+def fact_prompts() -> list[Prompt]:
+    """Return questions about facts, at temperature 0."""
+    return [
+        Prompt(
+            f"{_FACT}{place}",
+            ({"role": "user", "content": question},),
+            {"temperature": 0, "max_tokens": questions.MAX_TOKENS},
+            f"{_FACT}{place}",
+        )
+        for place, (question, _) in enumerate(questions.FACTS)
+    ]
+
+
+def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]]:
+    """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
+    replies = {(each.policy, each.prompt_id): each.reply for each in rollouts}
+    found = []
+    for place, (question, accepted) in enumerate(questions.FACTS):
+        new, old = (replies.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
+        if new is not None and old is not None:
+            found.append(Known(question, questions.right(new, accepted), questions.right(old, accepted)))
+    return tuple(found), [each for each in rollouts if not each.prompt_id.startswith(_FACT)]
+
+
+def bounded(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the tools of a request, and its sampling parameters within the limits above."""
+    passed_on = (*_PASSED_ON, *_WITH_TOOLS) if params.get("tools") else _PASSED_ON
+    kept = {name: params[name] for name in passed_on if params.get(name) is not None}
+    if isinstance(kept.get("temperature"), int | float):
+        kept["temperature"] = min(kept["temperature"], MAX_TEMPERATURE)
+    asked = params.get("max_completion_tokens") or params.get("max_tokens")
+    kept["max_tokens"] = min(asked, MAX_TOKENS) if isinstance(asked, int) and asked > 0 else MAX_TOKENS
+    return kept
+
+
+class Answers:
+    """Counts the prompts that both versions are done with: questions about facts last, in a phase of their own."""
+
+    def __init__(self, prompts: Sequence[Prompt], phases: Phases) -> None:
+        facts = [prompt.id.startswith(_FACT) for prompt in prompts]
+        self._totals = {True: sum(facts), False: len(facts) - sum(facts)}
+        self._done = {True: 0, False: 0}
+        self._half: set[str] = set()
+        self._phases = phases
+        phases.begin("sampling", self._totals[False])
+
+    def count(self, prompt_id: str) -> None:
+        """One version is done with a prompt."""
+        if prompt_id not in self._half:
+            self._half.add(prompt_id)
+            return
+        fact = prompt_id.startswith(_FACT)
+        asking_facts = self._done[False] == self._totals[False]
+        self._done[fact] += 1
+        if fact == asking_facts:
+            self._phases.advance()
+        if not asking_facts and self._done[False] == self._totals[False]:
+            self._phases.begin("facts", self._totals[True], self._done[True])
+
+
+OnAnswer = Callable[[str], None]
+"""Called with the ID of a prompt when a version has answered it, or refused it."""
+
+
+def ignored(_: str) -> None:
+    pass
+
+
+async def sample(
+    prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint, on_answer: OnAnswer = ignored
+) -> list[Rollout]:
+    """Send all prompts to both versions. Raises EngineError.
+
+    A prompt is left out if either version refuses it (4xx), or if both replies can't be parsed by the engine.
+    """
+    sides = (
+        Side("candidate", candidate, prompts, on_answer),
+        Side("incumbent", incumbent, prompts, on_answer),
+    )
+    await ask(sides)
+    new, old = (side.answered for side in sides)
+    both = {prompt for prompt in new.keys() & old.keys() if not (new[prompt].error and old[prompt].error)}
+    return [side.answered[prompt.id] for side in sides for prompt in prompts if prompt.id in both]
+
+
+async def ask(sides: Sequence[Side]) -> None:
+    """Send every side its prompts, ``AT_ONCE`` at a time. Raises EngineError."""
+    async with engine_client() as client:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for side in [*sides] * AT_ONCE:
+                    group.create_task(side.work(client))
+        except* EngineError as errors:
+            raise errors.exceptions[0] from None
+
+
+class Side:
+    """One version, its waiting prompts and its replies."""
+
+    def __init__(
+        self,
+        policy: Literal["candidate", "incumbent"],
+        endpoint: Endpoint,
+        prompts: Sequence[Prompt],
+        on_answer: OnAnswer = ignored,
+    ) -> None:
+        self.policy = policy
+        self.endpoint = endpoint
+        self.waiting = list(enumerate(prompts, SEED))[::-1]
+        self.answered: dict[str, Rollout] = {}
+        self._on_answer = on_answer
+
+    async def work(self, client: httpx.AsyncClient) -> None:
+        while self.waiting:
+            seed, prompt = self.waiting.pop()
+            if answer := await _ask(client, prompt, seed, self.endpoint):
+                self.answered[prompt.id] = Rollout(
+                    policy=self.policy,
+                    version=self.endpoint.version,
+                    prompt_id=prompt.id,
+                    messages=prompt.messages,
+                    tools=prompt.tools,
+                    **answer,
+                )
+            self._on_answer(prompt.id)
+
+
+async def _ask(
+    client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint
+) -> dict[str, Any] | None:
+    """Return the answer as fields of a Rollout; None if the prompt is refused. Raises EngineError."""
+    body = {
+        **prompt.params,
+        "model": endpoint.model,
+        "messages": prompt.messages,
+        "seed": seed,
+        "stream": False,
+        **dict(endpoint.fields),
+    }
+    headers = {"content-type": "application/json"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    url = endpoint.url + "/v1/chat/completions"
+    try:
+        async with asyncio.timeout(REPLY_TIMEOUT_S):
+            response = await client.post(url, content=orjson.dumps(body), headers=headers)
+    except (*FAULTS, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise EngineError(f"{endpoint.model} did not answer a sampling request: {reason}") from error
+    status, content = response.status_code, response.content
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.info("%s refused the prompt of %s: %s", endpoint.model, prompt.id, content[:200])
+        return None
+    if prompt.tools and status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        # llama.cpp, when it cannot parse the call that the model wrote: "Failed to parse input at pos 8: <tool_call>…".
+        return {"reply": "", "finished": True, "error": content[:500].decode(errors="replace")}
+    try:
+        return _read(content)
+    except (ValueError, LookupError, TypeError) as error:
+        raise EngineError(
+            f"{endpoint.model} answered {status}, and not with a completion: {content[:200]!r}"
+        ) from error
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    """Raises ValueError, LookupError, TypeError if it isn't a completion."""
+    choice = orjson.loads(content)["choices"][0]
+    message = choice["message"]
+    calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
+    # Some engines leave it out beside calls.
+    text = message.get("content") if calls else message["content"]
+    return {"reply": text or "", "tool_calls": calls, "finished": choice["finish_reason"] != "length"}

@@ -1,0 +1,222 @@
+"""Decides when to train, from counts, clock, traffic, the machine and earlier failures. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, time
+
+from burnish.config.tables import TrainConfig
+from burnish.learner.machine import UNKNOWN, Machine
+from burnish.training.presets import MIN_COMMENTS
+
+# After a failure: a minute, two, four, … A broken set-up must neither spin nor wait for days.
+BACK_OFF_S = 60.0
+MAX_BACK_OFF_S = 6 * 3600.0
+# Training starts after this time without a request …
+QUIET_S = 3.0
+# … but under constant traffic it waits no longer than this.
+PATIENCE_S = 600.0
+# Other programs and a lack of memory delay it longer: the trainer has a low priority, and most systems can swap.
+PRESSURE_PATIENCE_S = 3600.0
+START_ANYWAY = "`burnish train` starts it now"
+PAIRS = ("correction or preference", "corrections or preferences")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The facts for a decision. Times are seconds since the epoch."""
+
+    new: int
+    """Ratings since the last run that came to a verdict."""
+    good: int
+    """Ready ratings (not learnt by the live version) with a reward above 0."""
+    bad: int
+    comments: int = 0
+    """Ready ratings with a comment on a reply that wasn't good."""
+    pairs: int = 0
+    """Ready corrections and preferences. Without good and bad ratings they are enough to train on."""
+    active: str | None = None
+    """The run that is under way."""
+    failures: int = 0
+    """Runs that failed in a row, the latest first."""
+    failed_at: float | None = None
+    """When the latest of them ended."""
+    busy_at: float | None = None
+    """When a request was last in flight; None = never."""
+    due_since: float | None = None
+    """Since when only traffic, other programs or a lack of memory have prevented a run."""
+    machine: Machine = UNKNOWN
+    needed_bytes: int | None = None
+    """The memory that a run takes."""
+    asked: bool = False
+    """The user asked for a run now."""
+    one_sided: bool = False
+    """The user accepts one-sided data."""
+    by_ratings: bool = True
+    """Whether the run that is asked for learns from ratings."""
+    paused: bool = False
+    """The user wants no run that starts by itself."""
+    untrainable: str | None = None
+    """Why the model can't be trained, in words."""
+
+    @property
+    def paired(self) -> bool:
+        """There are pairs, but no good or bad ratings."""
+        return bool(self.pairs) and not self.good and not self.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision, and its reason for `burnish status`."""
+
+    start: bool
+    reason: str
+    due: bool = False
+    """Only traffic, other programs or a lack of memory prevent the run, if anything does."""
+
+
+def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
+    """Decide whether a run starts now. ``now`` is local time with its zone."""
+    if obstacle := _never(state, train):
+        return Decision(False, obstacle)
+    if state.asked:
+        return Decision(True, "you asked for it")
+    if obstacle := _not_yet(state, train, now):
+        return Decision(False, obstacle)
+    ready = _ready(state)
+    if state.machine.on_battery and not train.on_battery:
+        return Decision(False, f"{ready}; waiting for mains power (train.on_battery: false). {START_ANYWAY}")
+    if obstacle := _pressure(state, train, now.timestamp()):
+        return Decision(False, f"{ready}; {obstacle}", due=True)
+    return Decision(True, ready, due=True)
+
+
+def _ready(state: State) -> str:
+    if state.paired:
+        return f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
+    commented = f", {state.comments} with a comment" if state.comments else ""
+    return f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready{commented})"
+
+
+def warnings(machine: Machine, needed_bytes: int | None, train: TrainConfig) -> list[str]:
+    """Return what a run that the user asks for ignores."""
+    found = []
+    if machine.on_battery and not train.on_battery:
+        found.append("the machine runs on battery")
+    if lack := _lack_of_memory(machine, needed_bytes):
+        found.append(f"{lack}: other programs may slow down, or the run may fail")
+    return found
+
+
+def _pressure(state: State, train: TrainConfig, moment: float) -> str | None:
+    """Return what a run waits for, but not for ever."""
+    # A clock that was set back must not make it wait longer.
+    waited = max(0.0, moment - state.due_since) if state.due_since is not None else 0.0
+    if waited < PRESSURE_PATIENCE_S:
+        latest = (
+            f"It starts in {math.ceil((PRESSURE_PATIENCE_S - waited) / 60)} min at the latest. {START_ANYWAY}"
+        )
+        if lack := _lack_of_memory(state.machine, state.needed_bytes):
+            return f"waiting for memory: {lack}. {latest}"
+        load = state.machine.load
+        if load is not None and load > train.max_load:
+            return (
+                f"waiting for other programs, which use {load:.0%} of the processor "
+                f"(train.max_load: {train.max_load:.0%}). {latest}"
+            )
+    quiet_for = QUIET_S if state.busy_at is None else moment - state.busy_at
+    if 0 <= quiet_for < QUIET_S and waited < PATIENCE_S:
+        return "waiting for a moment without requests"
+    return None
+
+
+def _lack_of_memory(machine: Machine, needed_bytes: int | None) -> str | None:
+    """Return both figures if a run takes more memory than is free; not if waiting wouldn't help, because no machine
+    of this size has that much.
+    """
+    if needed_bytes is None or machine.free_bytes is None or machine.total_bytes is None:
+        return None
+    if not machine.free_bytes < needed_bytes <= machine.total_bytes:
+        return None
+    return f"a run takes about {needed_bytes / 1e9:.1f} GB, and {machine.free_bytes / 1e9:.1f} GB are free"
+
+
+def _never(state: State, train: TrainConfig) -> str | None:
+    """Return why not even the user can start a run."""
+    if not train.enabled:
+        return "training is switched off (--no-train, or enabled = false under [train])"
+    if state.untrainable:
+        return f"this model can't learn: {state.untrainable}"
+    if state.active:
+        return f"{state.active} is under way. To watch it: burnish watch"
+    if state.paired or not state.by_ratings:
+        return None
+    if not state.good and not state.bad and not state.comments:
+        return "no rating is ready: rate some answers good and some bad"
+    if not (state.good and state.bad) and not state.one_sided and state.comments < MIN_COMMENTS:
+        missing, there = ("bad", "good") if state.good else ("good", "bad")
+        count = state.good + state.bad
+        ready = f"all {count} ready ratings are {there}" if count > 1 else f"the only ready rating is {there}"
+        return (
+            f"training needs both good and bad ratings, and {ready}: "
+            f"rate some answers {missing}, or comment on {MIN_COMMENTS} answers that are not good"
+        )
+    return None
+
+
+def _not_yet(state: State, train: TrainConfig, now: datetime) -> str | None:
+    """Return why a run doesn't start by itself."""
+    if state.paused:
+        return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
+    if train.schedule == "manual":
+        return "the schedule is manual: start a run with `burnish train`"
+    worded = min(state.new, max(state.comments, state.pairs if state.paired else 0))
+    if worded < train.min_comments:
+        if state.paired:
+            lack = _more(train.min_comments - worded, *PAIRS)
+            return f"waiting for {lack}, or for ratings"
+        if missing := _missing(state, train):
+            comments = _more(train.min_comments - worded, "comment")
+            return f"waiting for {missing}; or for {comments} on answers that aren't good"
+    if train.schedule != "auto" and not in_window(train.schedule, now.time()):
+        return f"waiting for the hours in which training is allowed, {train.schedule}"
+    pause_s = back_off_s(state.failures)
+    wait = 0.0 if state.failed_at is None else state.failed_at + pause_s - now.timestamp()
+    if 0 < wait <= pause_s:  # longer: the clock was set back
+        failed = "run" if state.failures == 1 else f"{state.failures} runs"
+        return f"the last {failed} failed, next try in {wait:.0f} s"
+    return None
+
+
+def _missing(state: State, train: TrainConfig) -> str:
+    """Return which ratings are missing, or ""."""
+    good, bad = max(0, train.min_good - state.good), max(0, train.min_bad - state.bad)
+    kinds = [(lack, kind) for lack, kind in ((good, "good"), (bad, "bad")) if lack]
+    if train.min_ratings - state.new > good + bad:
+        least = " and ".join(f"{lack} {kind}" for lack, kind in kinds)
+        return _more(train.min_ratings - state.new, "rating") + (f", at least {least}" if least else "")
+    return " and ".join(_more(lack, f"{kind} rating") for lack, kind in kinds)
+
+
+def _more(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} more {one if count == 1 else many or one + 's'}"
+
+
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def back_off_s(failures: int) -> float:
+    """Return the pause after failures in a row. It doubles up to a limit."""
+    if failures < 1:
+        return 0.0
+    return min(BACK_OFF_S * 2.0 ** min(failures - 1, 32), MAX_BACK_OFF_S)
+
+
+def in_window(window: str, clock: time) -> bool:
+    """``window``: "HH:MM-HH:MM", without its end. It may pass midnight; two equal times mean all day."""
+    begin, end = (time.fromisoformat(part) for part in window.split("-"))
+    if begin < end:
+        return begin <= clock < end
+    return clock >= begin or clock < end

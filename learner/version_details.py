@@ -1,0 +1,84 @@
+"""Versions as the API shows them: in a list, and one with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from burnish.adapters.errors import CorruptAdapter, UnknownVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
+from burnish.adapters.registry import Registry, version_label
+from burnish.gate import examples, told
+from burnish.gate.preference import last_question
+from burnish.proxy.http.errors import Conflict, NotFound
+from burnish.training.errors import JobError
+from burnish.training.job import JobDirectory, Rollout
+
+
+def summary(version: AdapterVersion) -> dict[str, Any]:
+    """Return a version as lists show it."""
+    manifest = version.manifest
+    return {
+        "version": version.number,
+        "name": version.served_name,
+        "state": version.state,
+        "reason": version.reason,
+        "parent": manifest.parent,
+        "run_id": manifest.run_id,
+        "created_at": manifest.created_at,
+        "objective": manifest.objective,
+        "ratings": len(manifest.feedback_ids),
+        "episodes": manifest.metrics.get("episodes", 0),
+        "reward": manifest.metrics.get("reward"),
+    }
+
+
+def details(registry: Registry, number: int, job_of: Callable[[str], JobDirectory]) -> dict[str, Any]:
+    """Return a version with its history, verdict and sampled replies; the base model has only a history.
+
+    ``job_of`` returns the job directory of a run, which may be gone. Raises NotFound, Conflict.
+    """
+    events = registry.events(number)
+    history = [event.model_dump(mode="json") for event in events]
+    if number == BASE_VERSION:
+        state = registry.state(BASE_VERSION)
+        return {"version": 0, "name": version_label(0), "state": state, "manifest": None, "events": history}
+    try:
+        version = registry.get(number)
+    except UnknownVersion as error:
+        raise NotFound(str(error), code="unknown_version") from error
+    except CorruptAdapter as error:
+        raise Conflict(str(error), code="corrupt_version") from error
+    return summary(version) | {
+        "manifest": version.manifest.model_dump(mode="json"),
+        "events": history,
+        "verdict": _verdict(events, examples.of(registry.root, number)),
+        "samples": _side_by_side(job_of(version.manifest.run_id)),
+    }
+
+
+def _verdict(events: Sequence[Event], shown: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
+    return told({**verdicts[-1], "examples": shown}) if verdicts else None
+
+
+def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
+    """Pair the replies of the version and of the incumbent to each prompt; nothing if the job was deleted."""
+    try:
+        rollouts = job.rollouts()
+    except JobError:
+        return []
+    before = {each.prompt_id: each for each in rollouts if each.policy == "incumbent"}
+    return [
+        {
+            "prompt": last_question(each.messages),
+            "before": _answer(before[each.prompt_id]),
+            "after": _answer(each),
+        }
+        for each in rollouts
+        if each.policy == "candidate" and each.prompt_id in before
+    ]
+
+
+def _answer(rollout: Rollout) -> dict[str, Any]:
+    return rollout.model_dump(mode="json", include={"version", "reply", "tool_calls", "finished", "error"})

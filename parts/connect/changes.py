@@ -1,0 +1,83 @@
+"""Kinds of changes (entries in settings, files of burnish), and how to make and undo each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from burnish.parts.connect.base import Keys
+from burnish.parts.connect.formats import Format, Json, Toml
+from burnish.parts.connect.merging import Entries, units_of, with_entries, without_entries
+from burnish.parts.connect.yaml_items import YamlItem, without_item
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Entries to add to a settings file."""
+
+    path: Path
+    format: Format
+    entries: Entries
+
+    @property
+    def kind(self) -> str:
+        return self.format.name
+
+    @property
+    def units(self) -> Collection[Keys]:
+        return units_of(self.entries)
+
+    def made(self, text: str | None) -> str:
+        return with_entries(self.format, text or "", self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file that belongs to burnish."""
+
+    path: Path
+    text: str
+    kind: ClassVar[str] = "file"
+    units: ClassVar[Collection[Keys]] = ()
+
+    def made(self, text: str | None) -> str:
+        """Raises ValueError if the file has another content."""
+        if text not in (None, self.text):
+            raise ValueError("a file of another program has this name")
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A file that a plugin of burnish writes; undoing deletes it, whatever its content."""
+
+    path: Path
+    kind: ClassVar[str] = "scratch"
+    units: ClassVar[Collection[Keys]] = ()
+
+    def made(self, text: str | None) -> str:
+        return text or ""
+
+
+Undo = Callable[[str, str, str, Collection[Keys]], str]
+"""(text now, text before, text after our change, our tables) → text without our change. Raises ValueError."""
+
+
+def _settings(how: Format) -> Undo:
+    return lambda now, before, after, units: without_entries(how, now, before, after, units)
+
+
+def _file(now: str, before: str, after: str, units: Collection[Keys]) -> str:
+    raise ValueError("the file was changed since; delete it by hand if you don't need it")
+
+
+KINDS: Mapping[str, Undo] = {
+    Json.name: _settings(Json()),
+    Toml.name: _settings(Toml()),
+    YamlItem.kind: lambda now, before, after, units: without_item(now, before, after),
+    OwnFile.kind: _file,
+    Scratch.kind: lambda now, before, after, units: "",
+}
+"""How to undo each kind of change in a file that was changed since."""

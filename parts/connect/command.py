@@ -1,0 +1,209 @@
+"""``burnish connect | disconnect``: point an agent at burnish, and undo exactly that."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.adapters import catalogue
+from burnish.config.config import Config
+from burnish.config.model_names import DEFAULT_MODEL
+from burnish.parts.connect import AGENTS, Agent, Change, Home, Place, connection, is_own
+from burnish.parts.connect.base import EMBEDDED
+from burnish.proxy.surfaces.catalogue import window_of
+from burnish.terminal.client import Proxy, read_settings
+from burnish.terminal.errors import CommandFailed, NotRunning, WrongUsage
+from burnish.terminal.terminal import Url, console
+
+ANSWER_TOKENS = 4096
+"""An answer and some turns of a conversation need that much besides the agent's first request."""
+
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="AGENT",
+        help="The agent's name; leave it out to list all agents.",
+        autocompletion=lambda: list(AGENTS),
+    ),
+]
+
+
+def connect(
+    agent: Name = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model that the agent requests (default: the model that burnish serves)."),
+    ] = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the settings instead of changing the agent's files.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    config = read_settings()
+    if agent is None:
+        _list(config)
+        return
+    known = _known(agent)
+    place, upstream = _place(Proxy(url), config, model)
+    changes = known.changes(place, Home())
+    if only_print:
+        _print(changes, known.by_hand(place))
+        return
+    remote = known.remote(Home())
+    if remote:
+        _say_lines(connection.connect_remote(remote, place, _remote_record(config, known)))
+    _say(connection.connect(changes, _record(config, known), private=place.key is not None))
+    if remote or (changes and not known.imports):
+        console.print(
+            f"{known.title} now uses {place.url}. To undo: [cyan]burnish disconnect {known.name}[/]",
+            soft_wrap=True,
+        )
+        console.print(f"To rate an answer, type into the agent: [cyan]{escape(known.rating)}[/]")
+        if place.mode == "prompt":
+            _say_choice(known)
+    if left := known.by_hand(place):
+        console.print(escape(left), soft_wrap=True)
+    if upstream is None:
+        console.print(
+            f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
+        )
+    elif narrow := _too_narrow(known, Proxy(url)):
+        console.print(f"[yellow]{escape(narrow)}[/]", soft_wrap=True)
+
+
+def disconnect(
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="The agent's name.", autocompletion=lambda: list(AGENTS))
+    ],
+) -> None:
+    known, config = _known(agent), read_settings()
+    record = _remote_record(config, known)
+    remote = known.remote(Home())
+    if record.exists() and not remote:
+        raise WrongUsage(
+            f"{known.title} was connected by its API, so its key is needed again. {known.key_help}"
+        )
+    lines = connection.disconnect_remote(remote, record) if remote else []
+    done = connection.disconnect(_record(config, known))
+    if not done and not lines:
+        console.print(f"{known.title} isn't connected: there is nothing to undo")
+    _say_lines(lines)
+    _say(done)
+
+
+def _known(name: str) -> Agent:
+    if name not in AGENTS:
+        raise WrongUsage(f"{name!r} isn't an agent that burnish knows; use one of: {', '.join(AGENTS)}")
+    return AGENTS[name]
+
+
+def _record(config: Config, agent: Agent) -> Path:
+    return connection.record_file(config.data_dir, agent.name)
+
+
+def _remote_record(config: Config, agent: Agent) -> Path:
+    return connection.remote_file(config.data_dir, agent.name)
+
+
+def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, str | None]:
+    """Return what an agent must know about burnish, and the upstream; None if burnish isn't running."""
+    upstream: str | None
+    try:
+        status = proxy.get("/burnish/status")
+        upstream, has_key = str(status["upstream"]), bool(status["upstream_api_key"])
+    except NotRunning:
+        upstream, has_key = None, config.upstream_api_key is not None
+    served = upstream or config.upstream or EMBEDDED
+    return place_at(proxy.url, served, config, has_key=has_key, model=model), upstream
+
+
+def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: str | None = None) -> Place:
+    """Return what an agent must know about burnish. ``has_key``: burnish has a key for the upstream."""
+    ours = is_own(upstream)
+    return Place(
+        url=url,
+        model=model or "default",
+        renames=model is not None or ours,
+        own_credentials=not (ours or has_key),
+        key=config.api_key.get_secret_value() if config.api_key else None,
+        hook=shlex.join([*_program(), "hook", "--url", url]),
+        mode=config.feedback.mode,
+    )
+
+
+def _too_narrow(agent: Agent, proxy: Proxy) -> str | None:
+    """Return what to do if the engine can't take the agent's requests; None if it can, or doesn't tell."""
+    try:
+        served = next(each for each in proxy.get("/v1/models")["data"] if each["id"] == DEFAULT_MODEL)
+        ours = proxy.get("/burnish/status")["engine"]["window"]
+    except (CommandFailed, StopIteration, LookupError):
+        return None
+    takes, needed = window_of(served), agent.sends_tokens + ANSWER_TOKENS
+    if not takes or takes >= needed:
+        return None
+    said = (
+        f"{agent.title} sends about {agent.sends_tokens:,} tokens with its first message, and the engine takes "
+        f"{takes:,} with the answer. "
+    )
+    if ours is None:
+        return said + f"Start the engine with a context of {needed:,} or more."
+    if ours["trained"] >= needed:
+        return said + f"Start burnish with --context {needed}; --parallel 1 takes the least memory for it."
+    other = catalogue.for_context(needed)
+    take = f"--model {other.name} --context {needed}" if other else "--model with a longer context"
+    return said + (
+        f"The model was trained for {ours['trained']:,}. Take another: burnish up {take}. Or put your own engine "
+        "behind burnish: burnish up --upstream URL"
+    )
+
+
+def _say_choice(agent: Agent) -> None:
+    if agent.choice:
+        console.print(f"After an answer it shows {agent.choice}.")
+    else:
+        console.print(
+            f"[yellow]feedback.mode is prompt, but {agent.title} can't show a choice after an answer.[/]"
+        )
+
+
+def _program() -> list[str]:
+    """Return the command that starts this installation of burnish from any directory."""
+    started = Path(sys.argv[0])
+    if started.name == "burnish":
+        return [str(started.absolute())]
+    return [sys.executable, "-m", "burnish"]
+
+
+def _print(changes: Sequence[Change], by_hand: str) -> None:
+    for change in changes:
+        typer.echo(f"# {change.path}\n{change.made(None)}")
+    if by_hand:
+        typer.echo(by_hand)
+
+
+def _say(done: Sequence[connection.Done]) -> None:
+    for each in done:
+        console.print(f"  {each.what:<10} {escape(str(each.path))}", soft_wrap=True)
+        if each.why:
+            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
+
+
+def _say_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(f"  {escape(line)}", soft_wrap=True)
+
+
+def _list(config: Config) -> None:
+    table = Table("agent", "", "connected", "to rate, type", box=None)
+    for agent in AGENTS.values():
+        recorded = connection.recorded(_record(config, agent)) and not agent.imports
+        connected = "yes" if recorded or _remote_record(config, agent).exists() else ""
+        table.add_row(agent.name, agent.title, connected, agent.rating)
+    console.print(table)

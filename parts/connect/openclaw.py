@@ -1,0 +1,67 @@
+"""OpenClaw: a provider in ``openclaw.json``, and a plugin for reactions in channels.
+
+It sends ``/rl`` commands as messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from burnish.parts import user_files
+from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.changes import OwnFile, Scratch, Settings
+from burnish.parts.connect.formats import Json
+from burnish.parts.connect.json_text import END
+from burnish.proxy.client_headers import ANY_KEY
+
+PLUGIN = Path(__file__).parent / "openclaw_plugin"
+SENT = "sent.json"
+"""The plugin's record of the answers in each message."""
+
+
+def changes(place: Place, home: Home) -> Sequence[Change]:
+    settings = _file(home)
+    folder = settings.parent / "burnish"
+    provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
+    provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.key or ANY_KEY
+    if place.headers:
+        provider["headers"] = place.headers
+    provider["models"] = [{"id": place.model, "name": "burnish"}]
+    entries: list[tuple[tuple[str | int, ...], Any]] = [
+        (("models", "providers", "burnish"), provider),
+        (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
+    ]
+    if place.mode == "command":
+        return (Settings(settings, Json(), entries),)
+    entries += [
+        (("plugins", "load", "paths", END), str(folder)),
+        (("plugins", "entries", "burnish"), _plugin(place)),
+    ]
+    if _allows_only_some(settings):
+        entries.append((("plugins", "allow", END), "burnish"))
+    plugin = [OwnFile(folder / each.name, each.read_text("utf-8")) for each in sorted(PLUGIN.iterdir())]
+    return (Settings(settings, Json(), entries), *plugin, Scratch(folder / SENT))
+
+
+def _allows_only_some(settings: Path) -> bool:
+    """Return True if only the plugins in a list are loaded."""
+    try:
+        now = user_files.read(settings)
+        return bool(now and Json().parse(now[0]).get("plugins", {}).get("allow"))
+    except (ValueError, AttributeError):
+        return False  # changing the file will raise the error
+
+
+def _plugin(place: Place) -> dict[str, Any]:
+    config = {"url": place.url, "buttons": place.mode == "prompt"} | ({"key": place.key} if place.key else {})
+    # The plugin reads replies and recipients to match answers with messages.
+    return {"enabled": True, "hooks": {"allowConversationAccess": True}, "config": config}
+
+
+def _file(home: Home) -> Path:
+    base = Home(home.named("OPENCLAW_HOME", "."), home.env)
+    return home.named(
+        "OPENCLAW_CONFIG_PATH", str(base.named("OPENCLAW_STATE_DIR", ".openclaw") / "openclaw.json")
+    )

@@ -1,0 +1,144 @@
+"""Rollouts → trajectories of Harbor's Agent Trajectory Interchange Format (ATIF), one a line. Pure.
+
+https://harborframework.com/docs/trajectory-format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from burnish.parts.datasets.messages import parsed
+from burnish.parts.datasets.tracks import Step, Taken, tracks
+from burnish.proxy.messages import text_of
+
+VERSION = "ATIF-v1.7"
+SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
+UNKNOWN = "unknown"
+"""An agent must have a name and a version; most programs don't send them."""
+
+Json = dict[str, Any]
+
+
+def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
+    """A history that was rewritten gives several trajectories of one session."""
+    found = tracks(rollout["steps"])
+    for part, track in enumerate(found):
+        first = track[0].step
+        tools = {"tool_definitions": first["tools"]} if first["tools"] else {}
+        yield {
+            "schema_version": VERSION,
+            "session_id": rollout["id"],
+            "trajectory_id": f"{rollout['id']}/{part}" if len(found) > 1 else rollout["id"],
+            "agent": {
+                "name": first["agent"] or UNKNOWN,
+                "version": UNKNOWN,
+                "model_name": first["model"],
+                **tools,
+            },
+            "steps": _numbered(track),
+            "final_metrics": _totals(track),
+            "extra": {
+                **{
+                    name: rollout[name]
+                    for name in ("reward", "task", "group", "seed", "version", "status", "tags")
+                },
+                "reasons": rollout["reasons"],
+            },
+        }
+
+
+def _numbered(track: Sequence[Taken]) -> list[Json]:
+    found: list[Json] = []
+    for each in track:
+        context = each.step["messages"]
+        for message in context[len(context) - each.new :]:
+            _add(
+                found,
+                message,
+                _time(each.step["created_at"]),
+                {"is_copied_context": True} if each.shared else {},
+            )
+        found.append(_answered(each))
+    return [{"step_id": number, **each} for number, each in enumerate(found, 1)]
+
+
+def _add(found: list[Json], message: Mapping[str, Any], at: str, copied: Json) -> None:
+    """Add a message of a context: a result belongs to the step that called the tool."""
+    if message.get("role") == "tool":
+        name = message.get("tool_call_id")
+        for step in reversed(found):
+            if any(call["tool_call_id"] == name for call in step.get("tool_calls", ())):
+                results = step.setdefault("observation", {"results": []})["results"]
+                results.append({"source_call_id": name, "content": text_of(dict(message))})
+                return
+        results = [{"content": text_of(dict(message))}]
+        found.append(
+            {
+                "source": "system",
+                "message": "",
+                "timestamp": at,
+                "observation": {"results": results},
+                **copied,
+            }
+        )
+        return
+    said = {
+        "source": SOURCES.get(str(message.get("role")), "user"),
+        "message": text_of(dict(message)),
+        "timestamp": at,
+    }
+    calls = {"tool_calls": _calls(message)} if message.get("tool_calls") else {}
+    # An agent's step in a context that no step of the rollout made is the client's.
+    found.append({**said, **calls, **copied, **({"llm_call_count": 0} if said["source"] == "agent" else {})})
+
+
+def _answered(taken: Taken) -> Json:
+    step, reply = taken.step, taken.step["reply"]
+    thoughts = reply.get("reasoning_content")
+    reward = {"reward": step["reward"]} if step["reward"] is not None else {}
+    return {
+        "source": "agent",
+        "message": text_of(dict(reply)),
+        "timestamp": _time(step["created_at"] + step["total_s"]),
+        "model_name": step["model"],
+        **({"reasoning_content": thoughts} if isinstance(thoughts, str) and thoughts else {}),
+        **({"tool_calls": _calls(reply)} if reply.get("tool_calls") else {}),
+        "metrics": _metrics(step),
+        "llm_call_count": 1,
+        **({"is_copied_context": True} if taken.shared else {}),
+        "extra": {"completion_id": step["completion_id"], "finish_reason": step["finish_reason"], **reward},
+    }
+
+
+def _metrics(step: Step) -> Json:
+    counts = {name: step[name] for name in ("prompt_tokens", "completion_tokens") if step[name] is not None}
+    tokens = step["tokens"]
+    if not tokens:
+        return counts
+    # The format has no place for a probability that the engine didn't tell.
+    logprobs = {} if None in tokens["logprobs"] else {"logprobs": tokens["logprobs"]}
+    prompt = {"prompt_token_ids": tokens["prompt"]} if tokens["prompt"] else {}
+    return {**counts, **prompt, "completion_token_ids": tokens["reply"], **logprobs}
+
+
+def _totals(track: Sequence[Taken]) -> Json:
+    named = {"total_prompt_tokens": "prompt_tokens", "total_completion_tokens": "completion_tokens"}
+    return {total: sum(each.step[name] or 0 for each in track) for total, name in named.items()}
+
+
+def _calls(message: Mapping[str, Any]) -> list[Json]:
+    found = []
+    for call in message["tool_calls"]:
+        named = call.get("function") or call.get("custom") or {}
+        arguments = parsed(named.get("arguments", named.get("input")))
+        whole = arguments if isinstance(arguments, dict) else {"input": arguments}
+        found.append({
+            "tool_call_id": str(call.get("id")), "function_name": str(named.get("name")), "arguments": whole,
+        })  # fmt: skip
+    return found
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()

@@ -1,0 +1,152 @@
+"""LangSmith: runs and feedback, as the SDK lists them or a bulk export holds them, one object per line. Pure.
+
+Feedback on a chain is about the last LLM run in it, whose inputs are what the model really saw. If the files hold no
+such run, it is about the chain's own inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from burnish.parts.datasets.found import Answer, Found, Item, Said, Unusable
+from burnish.parts.datasets.messages import (
+    moment_of,
+    parsed,
+    prompt_of,
+    reply_of,
+    text_or_none,
+    tools_in,
+)
+from burnish.proxy.messages import text_of
+from burnish.proxy.records import Source
+
+NOT_RATED = "LLM runs without feedback"
+NO_RUN = "feedback on runs that the files don't hold"
+NO_NUMBER = "feedback without a score, a comment or a correction"
+ONLY_STATISTICS = "runs with averages only (feedback_stats): export their feedback, too"
+JUDGES = frozenset({"model", "auto_eval"})
+"""Types of the source of feedback that a program gave."""
+THREADS = ("session_id", "thread_id", "conversation_id")
+"""Names in a run's metadata of what LangSmith calls a thread."""
+MOST_DEPTH = 100
+
+
+def read(items: list[Item], found: Found) -> None:
+    runs: dict[str, tuple[Item, dict[str, Any]]] = {}
+    given: list[Item] = []
+    for item in items:
+        with found.line(item):
+            if "run_type" in item.content:
+                runs[str(item.content.get("id"))] = item, item.content
+            elif "run_id" in item.content and "key" in item.content:
+                given.append(item)
+            else:
+                raise Unusable("it is neither a run nor feedback of LangSmith")
+    about = {name: _seen_by_model(name, runs) for name in runs}
+    for item in given:
+        with found.line(item):
+            _read_feedback(item, found, runs, about)
+    if not given:
+        found.left_out[ONLY_STATISTICS] += sum(bool(run.get("feedback_stats")) for _, run in runs.values())
+    unrated = [
+        name for name, (_, run) in runs.items() if run["run_type"] == "llm" and name not in found.answers
+    ]
+    found.left_out[NOT_RATED] += len(unrated)
+
+
+def _read_feedback(
+    item: Item, found: Found, runs: Mapping[str, tuple[Item, dict[str, Any]]], about: Mapping[str, str]
+) -> None:
+    feedback = item.content
+    if (run_id := str(feedback.get("run_id"))) not in runs:
+        found.left_out[NO_RUN] += 1
+        return
+    name = about[run_id]
+    place, run = runs[name]
+    said = _statement(feedback, name)
+    if said is None:
+        found.left_out[NO_NUMBER] += 1
+        return
+    found.add(place.place, _answer(name, run))
+    found.add(item.place, said)
+
+
+def _seen_by_model(name: str, runs: Mapping[str, tuple[Item, dict[str, Any]]]) -> str:
+    """Return the last LLM run at or below a run; the run itself if there is none."""
+    if runs[name][1]["run_type"] == "llm":
+        return name
+    inside = [
+        (str(run.get("start_time")), other)
+        for other, (_, run) in runs.items()
+        if run["run_type"] == "llm" and _is_below(other, name, runs)
+    ]
+    return max(inside)[1] if inside else name
+
+
+def _is_below(name: str, above: str, runs: Mapping[str, tuple[Item, dict[str, Any]]]) -> bool:
+    run = runs[name][1]
+    if run.get("trace_id") == above:
+        return True
+    for _ in range(MOST_DEPTH):
+        parent = str(run.get("parent_run_id"))
+        if parent == above:
+            return True
+        if parent not in runs:
+            return False
+        run = runs[parent][1]
+    return False
+
+
+def _answer(name: str, run: dict[str, Any]) -> Answer:
+    inputs, extra = parsed(run.get("inputs")), parsed(run.get("extra"))
+    extra = extra if isinstance(extra, dict) else {}
+    metadata, settings = (_object(extra.get(each)) for each in ("metadata", "invocation_params"))
+    tools = (inputs.get("tools") if isinstance(inputs, dict) else None) or settings.get("tools")
+    model = metadata.get("ls_model_name") or settings.get("model") or settings.get("model_name")
+    thread = next((metadata[each] for each in THREADS if metadata.get(each)), run.get("trace_id"))
+    return Answer(
+        name,
+        prompt_of(inputs),
+        reply_of(run.get("outputs")),
+        tools_in(tools),
+        moment_of(run.get("start_time")),
+        text_or_none(model),
+        text_or_none(metadata.get("user_id")),
+        text_or_none(thread),
+    )
+
+
+def _statement(feedback: Mapping[str, Any], about: str) -> Said | None:
+    score = feedback.get("score")
+    number = float(score) if isinstance(score, int | float) else None
+    comment, correction = text_or_none(feedback.get("comment")), _correction(feedback.get("correction"))
+    if number is None and not comment and not correction:
+        return None
+    origin = _object(parsed(feedback.get("feedback_source")))
+    source: Source = "judge" if origin.get("type") in JUDGES else "human"
+    return Said(
+        str(feedback.get("id") or f"{about}:{feedback['key']}"),
+        about,
+        metric=str(feedback["key"]) if number is not None else None,
+        value=number,
+        comment=comment,
+        correction=correction,
+        source=source,
+        user=text_or_none(origin.get("user_name") or origin.get("user_id")),
+        created_at=moment_of(feedback.get("created_at")),
+    )
+
+
+def _correction(given: Any) -> str | None:
+    """Return the text of a corrected output."""
+    if not given:
+        return None
+    try:
+        return text_or_none(text_of(reply_of(given)))
+    except Unusable:
+        return None
+
+
+def _object(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}

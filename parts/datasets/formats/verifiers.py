@@ -1,0 +1,182 @@
+"""Rollouts → episodes as ``verifiers`` 0.4 keeps them in ``traces.jsonl``, one a line. Pure.
+
+A trace is a graph of messages. Each node holds the tokens that it adds, so those along a path are what the engine saw.
+burnish knows where a reply begins, and not which message in a prompt has which tokens: they stand before the reply's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import burnish
+from burnish.parts.datasets.tracks import Step, Taken, token_prefix, tracks
+from burnish.proxy.messages import text_of
+
+TRACE_VERSION = 1
+FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
+ROLES = {"developer": "system"}
+REWARD = "environment"
+"""Name of the sum of a rollout's rewards."""
+
+Json = dict[str, Any]
+
+
+def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
+    """One episode with one trace; a history that was rewritten is another branch of its graph."""
+    ok = rollout["status"] == "ended"
+    task = _task(rollout)
+    group = {"group": {"id": rollout["group"]}} if rollout["group"] else {}
+    yield {
+        "id": rollout["id"],
+        "env": {"id": rollout["task"] or "burnish"},
+        "task": task,
+        **group,
+        "ok": ok,
+        "is_timeout": not ok,
+        "errors": [],
+        "traces": [_trace(rollout, task, ok=ok)],
+    }
+
+
+def _task(rollout: Mapping[str, Any]) -> Json:
+    facts = {"seed": rollout["seed"], "tags": rollout["tags"]}
+    data = {"id": rollout["group"] or None, "name": rollout["task"] or None, **facts}
+    return {"type": "Task", "data": {name: value for name, value in data.items() if value not in (None, {})}}
+
+
+def _trace(rollout: Mapping[str, Any], task: Json, *, ok: bool) -> Json:
+    steps = rollout["steps"]
+    nodes, ends = _graph(steps)
+    start, end = steps[0]["created_at"], rollout["ended_at"] or steps[-1]["created_at"]
+    rewards = {} if rollout["reward"] is None else {REWARD: {"score": rollout["reward"], "weight": 1.0}}
+    return {
+        "version": TRACE_VERSION,
+        "id": rollout["id"],
+        "verifiers": {"version": f"burnish {burnish.__version__}"},
+        "task": task,
+        "agent": {
+            "config": {"model": steps[0]["model"]},
+            "name": steps[0]["agent"] or "agent",
+            "trainable": True,
+        },
+        "tools": [_tool(each) for each in steps[0]["tools"]],
+        "nodes": nodes,
+        "calls": [_call(step, ends[number]) for number, step in enumerate(steps)],
+        "rewards": rewards,
+        "info": {
+            "version": rollout["version"],
+            "step_rewards": [each["reward"] for each in steps],
+            "reasons": rollout["reasons"],
+        },
+        "is_completed": True,
+        "ok": ok,
+        "stop_condition": "ended" if ok else "timed_out",
+        "is_timeout": not ok,
+        "timing": {"start": rollout["created_at"], "agent": {"start": start, "end": end}},
+    }
+
+
+def _graph(steps: list[Step]) -> tuple[list[Json], dict[int, int]]:
+    """Return the nodes, and the node of each step's reply."""
+    nodes: list[Json] = []
+    ends: dict[int, int] = {}
+    for track in tracks(steps, token_prefix):
+        parent: int | None = None
+        held = 0
+        """Tokens on the path so far."""
+        for taken in track:
+            if taken.number not in ends:
+                context = taken.step["messages"]
+                for message in context[len(context) - taken.new :]:
+                    node = {
+                        "parent": parent,
+                        "message": _message(message),
+                        "timestamp": taken.step["created_at"],
+                    }
+                    root = {"tools": [_tool(each) for each in taken.step["tools"]]} if parent is None else {}
+                    nodes.append({**node, **root})
+                    parent = len(nodes) - 1
+                nodes.append(_sampled(taken, parent, held))
+                ends[taken.number] = len(nodes) - 1
+            parent = ends[taken.number]
+            tokens = taken.step["tokens"]
+            held = len(tokens["prompt"]) + len(tokens["reply"]) if tokens else 0
+    return nodes, ends
+
+
+def _sampled(taken: Taken, parent: int | None, held: int) -> Json:
+    step = taken.step
+    node = {
+        "parent": parent,
+        "message": _message(step["reply"]),
+        "sampled": True,
+        "timestamp": step["created_at"] + step["total_s"],
+    }
+    tokens = step["tokens"]
+    if not tokens or not tokens["prompt"]:
+        return node
+    before, reply = tokens["prompt"][held:], tokens["reply"]
+    logprobs = [] if None in tokens["logprobs"] else tokens["logprobs"]
+    mask = [False] * len(before) + [True] * len(reply)
+    return {**node, "token_ids": [*before, *reply], "mask": mask, "logprobs": logprobs}
+
+
+def _call(step: Step, node: int) -> Json:
+    counts = step["prompt_tokens"], step["completion_tokens"]
+    usage = {"prompt_tokens": counts[0], "completion_tokens": counts[1]} if None not in counts else None
+    reason = step["finish_reason"] if step["finish_reason"] in FINISH_REASONS else None
+    time = {"start": step["created_at"], "end": step["created_at"] + step["total_s"]}
+    known = {"finish_reason": reason, "usage": usage}
+    return {
+        "node": node,
+        "model": step["model"],
+        "endpoint": "/chat/completions",
+        "time": time,
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _message(message: Mapping[str, Any]) -> Json:
+    role = ROLES.get(str(message.get("role")), str(message.get("role")))
+    if role == "assistant":
+        thoughts = message.get("reasoning_content")
+        calls = [_tool_call(each) for each in message.get("tool_calls") or ()]
+        return {
+            "role": role,
+            "content": text_of(dict(message)) or None,
+            **({"reasoning_content": thoughts} if thoughts else {}),
+            **({"tool_calls": calls} if calls else {}),
+        }
+    named = {"tool_call_id": str(message.get("tool_call_id"))} if role == "tool" else {}
+    return {"role": role, "content": _content(message), **named}
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Return a text, or parts if there are images among them; others have no place there."""
+    content = message.get("content")
+    if isinstance(content, list) and any(
+        isinstance(each, dict) and each.get("type") == "image_url" for each in content
+    ):
+        return [
+            each for each in content if isinstance(each, dict) and each.get("type") in ("text", "image_url")
+        ]
+    return text_of(dict(message))
+
+
+def _tool_call(call: Mapping[str, Any]) -> Json:
+    kind = "custom" if "custom" in call else "function"
+    named = call.get(kind) or {}
+    arguments = named.get("arguments", named.get("input"))
+    return {
+        "id": str(call.get("id")),
+        "type": kind,
+        "name": str(named.get("name")),
+        "arguments": str(arguments or ""),
+    }
+
+
+def _tool(tool: Mapping[str, Any]) -> Json:
+    named = tool.get("function") or tool
+    kept = {name: named[name] for name in ("description", "parameters") if named.get(name)}
+    return {"type": "function", "name": str(named.get("name")), **kept}

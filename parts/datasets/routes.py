@@ -1,0 +1,134 @@
+"""HTTP routes of whole records and of rated answers: what `burnish data` is a client of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from burnish.parts.datasets.records import read_record, record_json
+from burnish.parts.datasets.rollouts import whole_rollouts
+from burnish.proxy.described import described, flat, list_of, page_of
+from burnish.proxy.http.errors import Unprocessable
+from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
+from burnish.proxy.log import Log
+from burnish.proxy.log.transfer import Outcome, RatedAnswer, Record
+from burnish.proxy.log.usability import Rules, in_words
+from burnish.training.teachable import unteachable
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""One record may hold a request of megabytes."""
+MOST_RECORDS = 200
+"""In one transaction: captures and ratings wait for it."""
+
+
+class Given(Body):
+    """The body of ``POST /burnish/records``."""
+
+    records: Annotated[list[dict[str, Any]], Field(default_factory=list, max_length=MOST_RECORDS)]
+    """Of the same form as the lines of an export."""
+    dry_run: StrictBool = False
+
+
+RATED_ANSWER: dict[str, Any] = {
+    "id": str,
+    "messages": list_of(dict),
+    "tools": list_of(dict),
+    "reply": Any,
+    "reward": float,
+    "comment": str | None,
+    "correction": str | None,
+    "worse": list_of(dict),
+    "opposed": list_of(dict),
+    "obstacle": str | None,
+}
+
+
+def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> list[Route]:
+    """Return the routes; calls ``on_imported`` after records were stored."""
+
+    @described(
+        "list [everything in the log](data.md#move-a-log), earliest first",
+        page_of(dict[str, Any], "Records"),
+        query=("limit", "after"),
+    )
+    async def everything(request: Request) -> Response:
+        limit = page_limit(request, "after")
+        found = await log.records(request.query_params.get("after", ""), limit + 1)
+        data = [record_json(each) for each in found[:limit]]
+        if len(found) <= limit:
+            data += [record_json(each) for each in await log.instruction_rows()]
+        return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
+
+    @described(
+        "store [records](data.md#import), or with `dry_run` only see what would become of them; those that are there "
+        "already stay as they are",
+        flat("Imported", data=list_of(flat("Outcome", Outcome))),
+        body=Given,
+    )
+    async def store(request: Request) -> Response:
+        given = validated(Given, await read_json(request, MAX_BODY_BYTES))
+        read = [_read(each) for each in given.records]
+        records = [each for each in read if not isinstance(each, Outcome)]
+        stored = iter(await log.add_records(records, rules, trial=given.dry_run))
+        if not given.dry_run:
+            on_imported()
+        outcomes = [each if isinstance(each, Outcome) else next(stored) for each in read]
+        return json_response({"data": [each._asdict() for each in outcomes]})
+
+    @described(
+        "list [rated answers](data.md#export-for-training-elsewhere) with what counts of their feedback, by "
+        "conversation; `limit` counts conversations",
+        flat("RatedAnswers", data=list_of(flat("RatedAnswer", **RATED_ANSWER)), after=str | None),
+        query=("limit", "after"),
+    )
+    async def rated(request: Request) -> Response:
+        limit = page_limit(request, "after")
+        found, after = await log.rated_answers(request.query_params.get("after", ""), limit, rules)
+        return json_response({"data": [_rated_json(each) for each in found], "after": after})
+
+    @described(
+        "list whole [rollouts](other-trainers.md) with their steps and token ids, earliest first",
+        flat("WholeRollouts", data=list_of(dict), after=str | None),
+        query=("limit", "after", "task"),
+    )
+    async def rollouts(request: Request) -> Response:
+        limit = page_limit(request, "after", "task")
+        given = request.query_params
+        data, after = await whole_rollouts(log, given.get("after", ""), limit, given.get("task"), rules)
+        return json_response({"data": data, "after": after})
+
+    return [
+        Route("/burnish/records", everything, methods=["GET"]),
+        Route("/burnish/records", store, methods=["POST"]),
+        Route("/burnish/rated", rated, methods=["GET"]),
+        Route("/burnish/rollouts", rollouts, methods=["GET"]),
+    ]
+
+
+def _read(line: dict[str, Any]) -> Record | Outcome:
+    try:
+        return read_record(line)
+    except Unprocessable as error:
+        return Outcome(new=False, refused=error.message)
+
+
+def _rated_json(answer: RatedAnswer) -> dict[str, Any]:
+    rated, completion = answer.rated, answer.rated.completion
+    fault = in_words(rated.fault, completion.served.upstream_table) if rated.fault else None
+    return {
+        "id": rated.answer,
+        "messages": completion.messages,
+        "tools": completion.params.get("tools") or [],
+        "reply": completion.reply,
+        "reward": rated.reward,
+        "comment": rated.comment,
+        "correction": rated.correction,
+        "worse": rated.worse,
+        "opposed": answer.opposed,
+        "obstacle": fault or unteachable(completion.messages, completion.reply or {}),
+    }

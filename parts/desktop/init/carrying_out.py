@@ -1,0 +1,124 @@
+"""Carry out a plan, all of it or nothing, and take it back later."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from burnish.adapters.hosts.fetch import CACHED
+from burnish.parts import user_files
+from burnish.parts.connect import connection
+from burnish.parts.connect.connection import Done
+from burnish.parts.desktop.init.plan import Plan
+from burnish.parts.desktop.init.record import OWN, Record, file_of
+from burnish.parts.user_files import remove_empty
+from burnish.proxy.http.errors import BurnishError, ConfigError
+
+
+class Background(Protocol):
+    """The last step: burnish runs in the background, or no longer does. If it fails, it leaves things as they were."""
+
+    def take(self) -> None: ...
+
+    def take_back(self) -> None:
+        """Called after ``take``, once the files are as they were."""
+        ...
+
+
+def carry_out(plan: Plan, background: Background | None = None) -> list[Done]:
+    """Make all changes, or none. Raises ConfigError, and what ``background`` raises."""
+    with _taken_back_on_failure(background), user_files.all_or_nothing(plan.paths()):
+        done = _carried_out(plan)
+        if background:
+            background.take()
+    return done
+
+
+@contextmanager
+def _taken_back_on_failure(background: Background | None) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:  # Ctrl-C, too
+        try:
+            if background:
+                background.take_back()
+        except BurnishError as failure:
+            raise ConfigError(
+                f"{error or 'interrupted'}; and the service as it was doesn't run: {failure}"
+            ) from error
+        raise
+
+
+def _carried_out(plan: Plan) -> list[Done]:
+    """Raises ConfigError."""
+    done: list[Done] = []
+    # The record comes first: even after a crash in the middle, everything can be undone.
+    _write(replace(plan.record, agents=(*plan.record.agents, *plan.dropped)), plan.data_dir)
+    for part in plan.parts:
+        record = connection.record_file(plan.data_dir, part.name)
+        done += connection.connect(part.changes, record, private=plan.private and part.name != OWN)
+    for name in plan.dropped:
+        done += connection.disconnect(connection.record_file(plan.data_dir, name))
+    if plan.dropped:
+        still = [name for name in plan.dropped if connection.record_file(plan.data_dir, name).exists()]
+        _write(replace(plan.record, agents=(*plan.record.agents, *still)), plan.data_dir)
+    return done
+
+
+def _write(record: Record, data_dir: Path) -> None:
+    try:
+        record.write(data_dir)
+    except OSError as error:
+        raise ConfigError(f"can't write {file_of(data_dir)}: {error.strerror}") from error
+
+
+def undo(data_dir: Path) -> list[Done]:
+    """Take back what the record says; byte for byte in files that are unchanged since. Raises ConfigError.
+
+    The data directory stays unless it is empty. Downloads go if their directory wasn't there before. A file that can't
+    be undone keeps its record, for another try.
+    """
+    record = Record.read(data_dir)
+    if record is None:
+        return []
+    names = (*reversed(record.agents), *record.replaced, OWN)
+    before = {name: connection.recorded(connection.record_file(data_dir, name)) for name in names}
+    done = [each for name in names for each in connection.disconnect(connection.record_file(data_dir, name))]
+    for name, text in record.replaced.items():
+        # Without a record, the user has disconnected it since.
+        if before[name] and not connection.record_file(data_dir, name).exists():
+            _connect_again(connection.record_file(data_dir, name), text)
+    remove_empty(
+        {Path(each) for files_of in before.values() for written in files_of for each in written.folders}
+    )
+    if all(each.what != "left" for each in done):
+        file_of(data_dir).unlink(missing_ok=True)
+        remove_empty([data_dir / connection.FOLDER, *map(Path, record.folders)])
+        done += _without_cache([*map(Path, record.cache)])
+    return done
+
+
+def _without_cache(folders: list[Path]) -> list[Done]:
+    """Delete the downloads in the first of the directories, and the directories that are empty then."""
+    if not (folders and folders[0].is_dir()):
+        return []
+    for name in CACHED:
+        shutil.rmtree(folders[0] / name, ignore_errors=True)
+    remove_empty(folders)
+    return [Done(folders[0], "removed")]
+
+
+def _connect_again(record: Path, text: str) -> None:
+    """Put back a connection that the user had made by hand. Raises ConfigError."""
+    try:
+        user_files.write(record, text)
+        for written in connection.recorded(record):
+            now = user_files.read(Path(written.path))
+            if (now[0] if now else None) == written.before:
+                user_files.write(Path(written.path), written.after, written.mode_made)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the earlier connection in {record} couldn't be put back: {error}") from error

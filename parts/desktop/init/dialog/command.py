@@ -1,0 +1,213 @@
+"""``burnish init``: flags, the plan on the screen, and the summary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from burnish.config.config import Config, default_config_file
+from burnish.config.settings import ENV_PREFIX
+from burnish.parts.connect import Home, Place
+from burnish.parts.connect.command import place_at
+from burnish.parts.desktop.init import Answers, Record, carry_out, make_plan, purge, undo
+from burnish.parts.desktop.init.background import End, Start
+from burnish.parts.desktop.init.dialog import checks
+from burnish.parts.desktop.init.dialog.background import ServiceHere
+from burnish.parts.desktop.init.dialog.questions import Given, Questions
+from burnish.parts.desktop.init.dialog.screen import (
+    short_path,
+    show_advice,
+    show_done,
+    show_how_it_runs,
+    show_plan,
+    show_result,
+    show_unconnected,
+)
+from burnish.parts.desktop.service import this_machines
+from burnish.proxy.plain import plain
+from burnish.terminal.client import read_settings
+from burnish.terminal.errors import CommandFailed, Interrupted, WrongUsage
+from burnish.terminal.terminal import console
+
+ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
+
+
+def init(
+    upstream: Annotated[
+        str | None,
+        typer.Option(help='URL of your engine, or "embedded" for the one that comes with burnish.'),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help='GGUF file for the embedded engine, or "small"; with --upstream, the model that learns.'
+        ),
+    ] = None,
+    agents: Annotated[
+        str | None,
+        typer.Option(
+            help='Agents to connect: names separated by commas, "found" (installed here) or "none".'
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="How fast it learns: careful, balanced or aggressive.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="When it trains: auto, manual, or a window such as 01:00-06:30.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    service: Annotated[
+        bool | None,
+        typer.Option("--service/--no-service", help="Run burnish in the background, also after each login."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing; take the default for each missing answer.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    take_back: Annotated[
+        bool, typer.Option("--undo", help="Take back all that init did. Your data stays.")
+    ] = False,
+    purging: Annotated[
+        bool, typer.Option("--purge", help="With --undo: also delete the data directory.")
+    ] = False,
+) -> None:
+    """Writes the configuration, connects agents and starts burnish in the background.
+
+    A second run starts from the present settings and changes only what gets another answer.
+    """
+    given = Given(agents, upstream, model, preset, schedule, port, service)
+    if take_back:
+        if dry_run or given != Given():
+            raise WrongUsage("--undo goes only with --purge and --yes; nothing was changed")
+        _undo(purging=purging, yes=yes)
+        return
+    if purging:
+        raise WrongUsage("--purge belongs to --undo: burnish init --undo --purge")
+    asks = not yes and sys.stdin.isatty()
+    if not (asks or yes or dry_run):
+        raise WrongUsage(
+            "init asks questions, but there is no terminal: add --yes to take the defaults, and give other "
+            f"answers with {ANSWERS}"
+        )
+    try:
+        _set_up(given, asks=asks, dry_run=dry_run)
+    except (typer.Abort, KeyboardInterrupt) as error:
+        raise Interrupted("nothing was changed") from error
+
+
+def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
+    now, home = read_settings(), Home()
+    if asks:
+        console.print("Nothing is changed until you have seen the plan.")
+    file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or default_config_file()).absolute()
+    earlier = Record.read(now.data_dir)
+    here = ServiceHere(given.service, earlier)
+    running = checks.running_here(now)
+    questions = Questions(given, now, earlier, home, own_url=here.url or running, asks=asks)
+    answers = questions.answers(service_possible=here.service is not None)
+    config = _settings_of(answers)
+    missing = _checked(config)
+    place = _place(config)
+    plan = make_plan(answers, place, file, now.data_dir, home, users_service=here.users)
+    step = here.step(plan, config)
+    show_plan(plan, step, file, home)
+    if missing:
+        console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
+    if dry_run:
+        return
+    if plan.changes_anything or step:
+        if asks and not typer.confirm("Go ahead?", default=True):
+            raise Interrupted("nothing was changed")
+        with console.status("starting burnish …" if isinstance(step, Start) else ""):
+            carry_out(plan, step)
+    show_result(plan, place)
+    if not (asks or earlier or given.agents or answers.upstream):
+        show_unconnected([name for name in checks.agents_here(home) if name not in answers.agents])
+    show_how_it_runs(plan, step, here.missing, running=bool(running) and not isinstance(step, End))
+    show_advice()
+
+
+def _checked(config: Config) -> str | None:
+    """Return what is missing for training, if anything is. Raises CommandFailed if the engine can't answer."""
+    try:
+        with console.status("checking the engine …"):
+            return checks.check_engine(config)
+    except WrongUsage:
+        raise
+    except CommandFailed as error:
+        raise CommandFailed(
+            f"{error}, or name another engine with --upstream; nothing was changed"
+        ) from error
+
+
+def _settings_of(answers: Answers) -> Config:
+    """Check the answers together with all other settings. Raises WrongUsage."""
+    config = read_settings(answers.flags())
+    # Flags can't unset what a file sets.
+    return config.model_copy(
+        update={"upstream": config.upstream if answers.upstream else None, "model": answers.model}
+    )
+
+
+def _place(config: Config) -> Place:
+    return place_at(
+        f"http://127.0.0.1:{config.port}",
+        config.upstream or "embedded:",
+        config,
+        has_key=config.upstream_api_key is not None,
+    )
+
+
+def _undo(*, purging: bool, yes: bool) -> None:
+    config, home = read_settings(), Home()
+    data_dir = config.data_dir
+    record = Record.read(data_dir)
+    if record is None:
+        console.print(
+            f"There is nothing to undo: {short_path(data_dir, home)} has no record of burnish init.",
+            soft_wrap=True,
+        )
+    if record and record.service:
+        for note in this_machines().uninstall().notes:
+            console.print(escape(note), soft_wrap=True)
+        console.print("  removed    the service")
+    done = undo(data_dir)
+    show_done(done, home)
+    left = [each for each in done if each.what == "left"]
+    if not purging and data_dir.exists():
+        kept = short_path(data_dir, home)
+        console.print(
+            f"Your answers, ratings and versions are kept in [cyan]{escape(kept)}[/].", soft_wrap=True
+        )
+        console.print("To delete them too: [cyan]burnish init --undo --purge[/]")
+    if any(each.what == "restored" for each in done) and checks.running_here(config):
+        console.print("[yellow]burnish is still running with the settings that were undone: restart it[/]")
+    if left:
+        raise CommandFailed("not everything could be undone: mend the files above, then run it again")
+    if purging and data_dir.exists():
+        _purge(data_dir, home, [Path(each) for each in record.folders] if record else [], yes=yes)
+
+
+def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) -> None:
+    if not yes:
+        if not sys.stdin.isatty():
+            raise WrongUsage(f"nothing was deleted: to delete {data_dir} without a question, add --yes")
+        what = f"Delete {plain(str(data_dir))} with all answers, ratings and versions?"
+        try:
+            sure = typer.confirm(what, default=False)
+        except typer.Abort:
+            sure = False
+        if not sure:
+            raise Interrupted(f"{data_dir} was kept")
+    left = purge(data_dir, folders)
+    console.print(f"  deleted    {escape(short_path(data_dir, home))}", soft_wrap=True)
+    for path in left:
+        console.print(f"  left       {escape(short_path(path, home))}: it isn't burnish's", soft_wrap=True)

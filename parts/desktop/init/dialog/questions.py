@@ -1,0 +1,265 @@
+"""The questions of ``burnish init``. Each is answered by a flag, by the user, or by its default."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, get_args
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from burnish.adapters.hosts.model_file import is_for_embedded
+from burnish.cli.engines import Offer, engines_here, offers
+from burnish.config.config import Config
+from burnish.config.tables import LITELLM, TrainConfig
+from burnish.parts.connect import AGENTS, Home, is_own
+from burnish.parts.desktop.init import Answers, Record
+from burnish.parts.desktop.init.dialog import checks
+from burnish.proxy.plain import plain
+from burnish.terminal.client import read_settings
+from burnish.terminal.errors import CommandFailed, WrongUsage
+from burnish.terminal.terminal import console
+
+Answer = TypeVar("Answer")
+EMBEDDED = "embedded"
+SMALL = "small"
+"""The model that comes with the embedded engine."""
+PRESETS = get_args(TrainConfig.model_fields["preset"].annotation)
+SHOWN_MODELS = 8
+LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The answers that came as flags."""
+
+    agents: str | None = None
+    upstream: str | None = None
+    model: str | None = None
+    preset: str | None = None
+    schedule: str | None = None
+    port: int | None = None
+    service: bool | None = None
+
+
+class Questions:
+    def __init__(
+        self, given: Given, now: Config, earlier: Record | None, home: Home, *, own_url: str, asks: bool
+    ) -> None:
+        """``now``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers.
+
+        ``own_url``: where burnish runs already; "" if it doesn't.
+        """
+        self._given = given
+        self._now = now
+        self._earlier = earlier
+        self._home = home
+        self._own_url = own_url
+        self._asks = asks
+
+    def answers(self, *, service_possible: bool) -> Answers:
+        """Raises WrongUsage for a wrong flag, typer.Abort if the user leaves."""
+        upstream, model = self._engine()
+        return Answers(
+            agents=self._agents(upstream),
+            upstream=upstream,
+            model=model,
+            preset=self._preset(),
+            schedule=self._schedule(),
+            port=self._port(),
+            service=service_possible and self._service(),
+        )
+
+    def _engine(self) -> tuple[str | None, str | None]:
+        given = self._given
+        if given.upstream is not None:
+            upstream = None if given.upstream == EMBEDDED else _read_url(given.upstream)
+            model = given.model or (self._now.model if upstream == self._now.upstream else None)
+        elif given.model and (given.model == SMALL or is_for_embedded(given.model)):
+            upstream, model = None, given.model
+        else:
+            chosen = self._chosen_engine()
+            upstream, model = chosen.upstream, given.model or chosen.model
+        if upstream is None:
+            return None, checks.embedded_model(model) if model and model != SMALL else None
+        return upstream, self._model_of(upstream, model)
+
+    def _chosen_engine(self) -> Offer:
+        now, options = self._now, []
+        if now.upstream:
+            options.append(Offer(now.upstream, now.model, f"{now.upstream}, as now"))
+        here = asyncio.run(engines_here())
+        known = (*now.upstream_urls, now.model)
+        options += [each for each in offers(here) if (each.upstream or each.model) not in known]
+        embedded = Offer(None, None, "the embedded engine with a small model, to try it out")
+        if now.model and not now.upstream:
+            options.insert(0, Offer(None, now.model, f"the embedded engine with {now.model}, as now"))
+        # Who chose the embedded engine before keeps it, whatever else runs by now.
+        stays = self._earlier is not None and not (now.upstream or now.model)
+        options.insert(0 if stays else len(options), embedded)
+        if not self._asks:
+            return options[0]
+        console.print("\n[bold]Which engine serves the model?[/]")
+        for number, each in enumerate(options, 1):
+            console.print(f"  [cyan]{number}[/]  {escape(each.words)}")
+        console.print("  [dim]or type the URL of another, the path of a GGUF file, or ollama:NAME[/]")
+        return _ask("Engine", "1", lambda text: _read_engine(text, options))
+
+    def _model_of(self, upstream: str, model: str | None) -> str | None:
+        """Choose among the models of an upstream. A cloud's needn't be chosen: agents name them."""
+        if not is_own(upstream):
+            return model
+        models = checks.models_of(upstream.partition(",")[0])
+        if model is not None:
+            return _read_model(model, models)
+        if len(models) <= 1:
+            return None
+        if not self._asks:
+            return models[0]
+        console.print(f"\n[bold]Which of its models shall learn?[/] {escape(_listed(models))}")
+        return _ask("Model", plain(models[0]), lambda text: _read_model(text, models))
+
+    def _agents(self, upstream: str | None) -> tuple[str, ...]:
+        here = checks.agents_here(self._home)
+        if self._given.agents is not None:
+            return _read_agents(self._given.agents, here)
+        # Coding agents send more than the embedded engine reads unless `context` is set.
+        default = here if upstream else []
+        if self._earlier:
+            default = [*self._earlier.agents, *self._earlier.replaced]
+        if not self._asks:
+            return tuple(default)
+        console.print("\n[bold]Which agents shall use burnish?[/]")
+        console.print(f"  [dim]found here:[/] {', '.join(here) or 'none'}")
+        console.print(
+            f"  [dim]burnish also knows:[/] {', '.join(name for name in AGENTS if name not in here)}"
+        )
+        if upstream is None and here:
+            console.print(
+                "  [dim]Most coding agents send more tokens than the embedded engine takes by default.[/]"
+            )
+        return _ask("Names, or none", ", ".join(default) or "none", lambda text: _read_agents(text, here))
+
+    def _preset(self) -> str:
+        if self._given.preset is not None:
+            return _read_preset(self._given.preset)
+        if not self._asks:
+            return self._now.train.preset
+        console.print(f"\n[bold]How fast shall it learn?[/] {', '.join(PRESETS)}")
+        return _ask("Preset", self._now.train.preset, _read_preset)
+
+    def _schedule(self) -> str:
+        if self._given.schedule is not None:
+            return _read_schedule(self._given.schedule)
+        if not self._asks:
+            return self._now.train.schedule
+        console.print(
+            "\n[bold]When may it train?[/] auto (in quiet moments), manual, or a window such as 01:00-06:30"
+        )
+        return _ask("When", self._now.train.schedule, _read_schedule)
+
+    def _port(self) -> int:
+        host, port = self._now.host, self._given.port or self._now.port
+        fault = checks.port_fault(host, port)
+        if fault is None or self._own_url.endswith(f":{port}"):
+            return port
+        other = checks.free_port(host, port)
+        if not self._asks or other is None:
+            free = f"; {other} is free" if other else ""
+            raise CommandFailed(f"{fault}: choose another with --port{free}; nothing was changed")
+        console.print(f"\n[yellow]{escape(fault)}[/]")
+        return int(_ask("Another port", str(other), lambda text: _read_port(text, host)))
+
+    def _service(self) -> bool:
+        if self._given.service is not None:
+            return self._given.service
+        default = self._earlier.service if self._earlier else True
+        if not self._asks:
+            return default
+        console.print("\n[bold]Shall burnish run in the background, from now on and after each login?[/]")
+        return typer.confirm("Install it as a service", default=default)
+
+
+def _ask(question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+    """Ask until the answer is right. Raises typer.Abort if the user leaves."""
+    while True:
+        text = str(typer.prompt(question, default=default)).strip()
+        try:
+            return read(text)
+        except CommandFailed as error:
+            console.print(f"[yellow]{escape(str(error))}[/]")
+
+
+def _read_engine(text: str, options: Sequence[Offer]) -> Offer:
+    """Raises WrongUsage; CommandFailed if nothing answers there."""
+    if text.isdecimal():
+        if not 1 <= int(text) <= len(options):
+            raise WrongUsage(f"choose a number from 1 to {len(options)}")
+        chosen = options[int(text) - 1]
+    elif text == EMBEDDED:
+        chosen = Offer(None, None, text)
+    elif "://" in text or text.startswith(LITELLM):
+        chosen = Offer(_read_url(text), None, text)
+    else:
+        chosen = Offer(None, checks.embedded_model(text), text)
+    if chosen.upstream:
+        checks.check_engine(read_settings({"upstream": chosen.upstream}))
+    return chosen
+
+
+def _read_url(text: str) -> str:
+    """Return the URL of an upstream, or of several, as the configuration holds it. Raises WrongUsage."""
+    return str(read_settings({"upstream": text}).upstream)
+
+
+def _read_model(text: str, models: Sequence[str]) -> str:
+    # Ollama leaves ":latest" out.
+    if not models or text in models or f"{text}:latest" in models or text.startswith("/"):
+        return text
+    raise WrongUsage(f"the engine serves no model {text!r}; it has: {_listed(models)}")
+
+
+def _listed(models: Sequence[str]) -> str:
+    more = f" and {len(models) - SHOWN_MODELS} more" if len(models) > SHOWN_MODELS else ""
+    return ", ".join(map(plain, models[:SHOWN_MODELS])) + more
+
+
+def _read_agents(text: str, here: Sequence[str]) -> tuple[str, ...]:
+    names = [name for name in re.split(r"[,\s]+", text) if name]
+    if names == ["none"]:
+        return ()
+    if names == ["found"]:
+        return tuple(here)
+    if unknown := [name for name in names if name not in AGENTS]:
+        raise WrongUsage(
+            f"{', '.join(map(repr, unknown))}: burnish knows no such agent. It knows {', '.join(AGENTS)}; "
+            "found means those installed here, none means none"
+        )
+    return tuple(name for name in AGENTS if name in names)
+
+
+def _read_preset(text: str) -> str:
+    if text not in PRESETS:
+        raise WrongUsage(f"a preset is one of {', '.join(PRESETS)}, not {text!r}")
+    return text
+
+
+def _read_schedule(text: str) -> str:
+    try:
+        return TrainConfig(schedule=text).schedule
+    except ValidationError as error:
+        raise WrongUsage(
+            f"{text!r} isn't auto, manual or a window of local time such as 01:00-06:30"
+        ) from error
+
+
+def _read_port(text: str, host: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= LAST_PORT:
+        raise WrongUsage(f"a port is a number from 1 to {LAST_PORT}, not {text!r}")
+    if fault := checks.port_fault(host, int(text)):
+        raise WrongUsage(fault)
+    return int(text)

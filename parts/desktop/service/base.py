@@ -1,0 +1,189 @@
+"""A service manager, for the commands: what is the same for all of them."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from burnish.config.config import Config
+from burnish.parts.desktop.service import options, starting, unit_files
+from burnish.parts.desktop.service.state import State
+from burnish.parts.desktop.service.unit_files import UnitFile
+from burnish.parts.user_files import Snapshot
+from burnish.proxy import listening
+from burnish.proxy.http.errors import BurnishError, ServiceError
+
+
+@dataclass(frozen=True)
+class Installed:
+    url: str
+    files: tuple[Path, ...]
+    """All files of the service, links included; all of them go when it is uninstalled."""
+    changed: bool
+    """False if the same service was there and ran."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the user, e.g. where a foreign file was put."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    found: bool
+    """False if nothing was installed."""
+    notes: tuple[str, ...] = ()
+
+
+class Service(ABC):
+    """burnish under the service manager of one user."""
+
+    name: str
+    """The service manager."""
+
+    def install(
+        self, flags: Mapping[str, Any], file: Path | None = None, *, force: bool = False
+    ) -> Installed:
+        """Write the files, start burnish and wait until it answers. If that fails, leave everything as it was.
+
+        ``flags`` are settings as for ``load_config``, ``file`` is the configuration file. ``force`` puts a foreign
+        file of the same name aside. Raises ServiceError, ConfigError.
+        """
+        file = file or options.named_file()
+        config = options.settings(flags, file)
+        url = listening.url(*listening.address(config))
+        units = self._units(config, options.command(flags, file))
+        unit_files.check_free(units, force)
+        before = self.state()
+        if before.running and before.at_login and all(unit.is_there() for unit in units):
+            return Installed(url, self.files(), changed=False)
+        options.check_program()
+        starting.check_can_start(config, before)
+        with self._all_or_nothing(units):
+            aside = unit_files.put_aside(units)
+            for unit in units:
+                unit.write()
+            self._start(anew=before.url != url)
+            up = starting.wait_until_up(config, url, self.state)
+        notes = [f"{each} is where your file is now; uninstalling puts it back" for each in aside]
+        if not up:
+            notes.append("burnish is still starting: `burnish service logs --follow`")
+        return Installed(url, self.files(), changed=True, notes=(*notes, *self._advice()))
+
+    def start_again(self) -> None:
+        """Start burnish with the settings of now, and wait until it answers. Failures until now don't count.
+
+        Raises ServiceError, ConfigError.
+        """
+        config = options.settings(*self.settings())
+        self._start(anew=False)
+        starting.wait_until_up(config, listening.url(*listening.address(config)), self.state)
+
+    def uninstall(self) -> Removed:
+        """Stop burnish and remove all that ``install`` wrote; a file put aside comes back. Raises ServiceError."""
+        paths = self._unit_paths()
+        if not any(unit_files.is_marked(path) for path in paths):
+            return Removed(found=False)
+        self._stop()
+        try:
+            kept = unit_files.remove(paths)
+        except OSError as error:
+            raise ServiceError(f"{error.filename} can't be removed: {error.strerror}") from error
+        self._forget()
+        return Removed(found=True, notes=tuple(f"you had edited it, so it's kept: {path}" for path in kept))
+
+    @abstractmethod
+    def files(self) -> tuple[Path, ...]:
+        """Return the paths of all files that ``install`` writes, including links."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Raises ServiceError."""
+
+    @abstractmethod
+    def settings(self) -> tuple[dict[str, Any], Path | None]:
+        """Return the flags and the configuration file with which it is installed; nothing if it isn't."""
+
+    @abstractmethod
+    def output(self, lines: int, *, follow: bool) -> Sequence[str]:
+        """Return the command that prints what burnish printed; empty if that is kept nowhere."""
+
+    @abstractmethod
+    def _unit_paths(self) -> Sequence[Path]: ...
+
+    @abstractmethod
+    def _units(self, config: Config, command: Sequence[str]) -> Sequence[UnitFile]: ...
+
+    @abstractmethod
+    def _start(self, *, anew: bool) -> None:
+        """Start what the files say, now and at login; ``anew`` if the address is another one. Raises ServiceError."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """Stop it, and don't start it at login. Raises ServiceError."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Called once the files are gone."""
+
+    def _advice(self) -> Sequence[str]:
+        """Return what the user should know about this service manager."""
+        return ()
+
+    @contextmanager
+    def _all_or_nothing(self, units: Sequence[UnitFile]) -> Iterator[None]:
+        """Take back an installation that fails or is interrupted; the one before it runs again."""
+        foreign = [unit.path for unit in units if unit_files.is_foreign(unit.path)]
+        was_installed = any(unit_files.is_ours(unit.path) for unit in units)
+        before = Snapshot(unit.path for unit in units if unit.path not in foreign)
+        try:
+            yield
+        except BaseException as error:
+            with suppress(BurnishError, OSError):
+                self._stop()
+            result = "It couldn't be taken back: `burnish service status`"
+            with suppress(BurnishError, OSError):
+                unit_files.put_back(foreign)
+                restored = not before.restore()
+                if was_installed:
+                    self._start(anew=True)
+                else:
+                    self._forget()
+                if restored:
+                    result = "The service is as it was before" if was_installed else "Nothing was installed"
+            if isinstance(error, ServiceError):
+                raise ServiceError(f"{error}. {result}") from error
+            if isinstance(error, OSError):
+                raise ServiceError(
+                    f"{error.filename} can't be written ({error.strerror}). {result}"
+                ) from error
+            raise
+
+
+def ask_manager(
+    line: Sequence[str], *, limit_s: float | None, check: bool, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run a command of the service manager; return what it prints.
+
+    Raises ServiceError with its complaint if ``check``, and FileNotFoundError if there is no such command.
+    """
+    said = f"`{shlex.join(line)}`"
+    try:
+        done = subprocess.run(
+            line,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServiceError(f"{said} took more than {error.timeout:g} s") from error
+    if done.returncode and check:
+        complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ServiceError(f"{said}: {complaint[0]}")
+    return done.stdout

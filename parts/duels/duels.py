@@ -1,0 +1,259 @@
+"""Finds pairs to judge, keeps to itself which version gave which answer, and lets a judgement teach."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import orjson
+
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.gate import examples
+from burnish.gate.preference import last_question
+from burnish.learner.pairs import Pair, Side, read_pair
+from burnish.learner.sampling import is_ours
+from burnish.parts.duels.contest import Contest
+from burnish.proxy.access.access import Identity
+from burnish.proxy.http.errors import Conflict, NotFound
+from burnish.proxy.ids import completion_id
+from burnish.proxy.log import Log
+from burnish.proxy.log.duels import check_open
+from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.messages import SYSTEM_ROLES, text_of
+from burnish.proxy.records import (
+    SAMPLED_FOR_DUELS,
+    Asked,
+    Completion,
+    Duel,
+    DuelChoice,
+    Ended,
+    Feedback,
+    FeedbackDraft,
+    Served,
+    Usability,
+    Wire,
+)
+
+GONE = "this pair is gone: what it quotes was erased, or learning started over. Judge another one"
+NO_VERSION = (
+    "There is only the base model so far, so there is nothing to compare. Rate some answers: the first training run "
+    "makes a version, and keeps answers of both to your prompts for duels."
+)
+ALL_JUDGED = (
+    "There is no pair left to judge. The next training run brings new ones. Until then, ask both versions something "
+    "yourself."
+)
+
+
+STILL_TESTED = "The first version is still being tested. As soon as it has answered, its answers are here."
+
+
+class Shown(NamedTuple):
+    """A pair as the person sees it, without anything that tells the versions."""
+
+    id: str
+    messages: Sequence[dict[str, Any]]
+    texts: tuple[str, str]
+    """Left and right."""
+    cut: tuple[bool, bool]
+    """Whether a token limit ended them."""
+
+    def to_json(self) -> dict[str, Any]:
+        last = max(
+            (place for place, each in enumerate(self.messages) if each.get("role") == "user"), default=0
+        )
+        before = [each for each in self.messages[:last] if each.get("role") not in SYSTEM_ROLES]
+        left, right = ({"text": text, "cut": cut} for text, cut in zip(self.texts, self.cut, strict=True))
+        return {
+            "object": "duel",
+            "id": self.id,
+            "prompt": last_question(self.messages),
+            "before": [{"role": str(each.get("role")), "text": text_of(each)} for each in before],
+            "left": left,
+            "right": right,
+        }
+
+
+class Offer(NamedTuple):
+    """What there is to judge."""
+
+    pairs: list[Shown]
+    judged: int
+    """How many pairs were judged so far."""
+    reason: str | None
+    """Why there is no pair, and what to do."""
+    can_ask: bool
+    """Whether there are two versions to ask."""
+
+
+class Verdict(NamedTuple):
+    """What a judgement did."""
+
+    duel: Duel
+    feedback: Feedback | None
+    """None: the answers were found equal."""
+    usability: Usability | None
+
+
+class Duels:
+    """The duels of one log, and of the engine's versions if burnish swaps them."""
+
+    def __init__(
+        self,
+        log: Log,
+        contest: Contest | None,
+        why_not: str,
+        rules: Rules,
+        on_feedback: Callable[[Feedback], None],
+    ) -> None:
+        """``contest``: None if burnish doesn't learn, for the reason ``why_not``."""
+        self._log = log
+        self._contest = contest
+        self._why_not = why_not
+        self._rules = rules
+        self._on_feedback = on_feedback
+        self._judging = asyncio.Lock()
+
+    @property
+    def contest(self) -> Contest:
+        """Raises Conflict."""
+        if self._contest is None:
+            raise Conflict(self._why_not, code="not_learning")
+        return self._contest
+
+    async def offered(self, limit: int) -> Offer:
+        if self._contest is None:
+            return Offer([], 0, self._why_not, can_ask=False)
+        judged, versions = await self._log.judged_duels(), await asyncio.to_thread(self._contest.versions)
+        asked = await self._log.open_duels(limit)
+        found = []
+        for each in asked:
+            with suppress(NotFound):  # erased in this moment
+                found += [await self._asked(each)] if _fit(each, versions) else []
+        if len(found) < limit:
+            pairs = [each for each in await self._kept(versions) if each.id not in judged]
+            found += [_shown(each) for each in pairs[: limit - len(found)]]
+        can_ask = await asyncio.to_thread(self._contest.contenders) is not None
+        reason = NO_VERSION if not versions else (ALL_JUDGED if can_ask else STILL_TESTED)
+        return Offer(found, len(judged), None if found else reason, can_ask)
+
+    async def judge(self, duel_id: str, choice: DuelChoice, rater: str, identity: Identity) -> Verdict:
+        """Store a judgement. Raises NotFound, Conflict, Unavailable."""
+        async with self._judging:
+            duel = await self._log.duel(duel_id)
+            check_open(duel)
+            versions = await asyncio.to_thread(self.contest.versions)
+            pair = None
+            if duel is None:
+                pair = await self._pair(duel_id, versions)
+                duel = await self._of(pair)
+            if not _fit(duel, versions):
+                raise Conflict(
+                    "one of the two versions was rejected or deleted since they answered, so nothing is left to "
+                    "compare: judge another pair",
+                    code="version_gone",
+                )
+            if pair and choice != "equal":
+                duel = replace(
+                    duel, left=self._capture(pair, pair.left), right=self._capture(pair, pair.right)
+                )
+            duel = replace(duel, choice=choice, judged_at=time.time(), rater=rater)
+            draft = None if choice == "equal" else _preference(duel, rater, identity)
+            try:
+                judged = await self._log.judge_duel(duel, draft, new=pair is not None)
+            except NotFound as error:
+                raise NotFound(GONE, param="id") from error
+        if judged.added is None or draft is None:
+            return Verdict(judged.duel, None, None)
+        self._on_feedback(judged.added.feedback)
+        better = await self._log.completion(draft.completion_id)
+        worse = await self._log.worse(better.id, draft.preferred_over or "")
+        return Verdict(judged.duel, judged.added.feedback, usability(draft, better, worse, self._rules))
+
+    async def asked(self, duel: Duel) -> Shown:
+        """Remember what two versions answered to a prompt, and return it to be judged."""
+        await self._log.add_duel(duel)
+        return await self._asked(duel)
+
+    async def _asked(self, duel: Duel) -> Shown:
+        left, right = [await self._log.completion(each) for each in (duel.left, duel.right) if each]
+        cut = (left.ended.finish_reason == "length", right.ended.finish_reason == "length")
+        return Shown(duel.id, left.messages, (text_of(left.reply or {}), text_of(right.reply or {})), cut)
+
+    async def _kept(self, versions: dict[int, AdapterVersion]) -> list[Pair]:
+        """Return the gate's pairs of versions that are still there, the newest first, whose prompts are in the log."""
+        pairs = await asyncio.to_thread(self._read, versions)
+        quoted = {each.prompt_id for each in pairs if not is_ours(each.prompt_id)}
+        gone = quoted - await self._log.existing(quoted)
+        return [each for each in pairs if each.prompt_id not in gone]
+
+    def _read(self, versions: dict[int, AdapterVersion]) -> list[Pair]:
+        root, found = self.contest.registry.root, []
+        for number in sorted(examples.versions(root, "pairs"), reverse=True):
+            found += [read_pair(each) for each in examples.of(root, number, "pairs")]
+        return [
+            each for each in found if {each.left.version, each.right.version} <= {BASE_VERSION, *versions}
+        ]
+
+    async def _pair(self, duel_id: str, versions: dict[int, AdapterVersion]) -> Pair:
+        """Raises NotFound."""
+        found = next((each for each in await self._kept(versions) if each.id == duel_id), None)
+        if found is None:
+            raise NotFound(GONE, param="id")
+        return found
+
+    async def _of(self, pair: Pair) -> Duel:
+        own = is_ours(pair.prompt_id)
+        asked_by = "" if own else (await self._log.completion(pair.prompt_id)).asked.caller
+        return Duel(
+            pair.id, pair.sampled_at, asked_by, pair.left.version, pair.right.version, left=None, right=None
+        )
+
+    def _capture(self, pair: Pair, side: Side) -> str:
+        """Log a reply that the gate sampled as what it is, an answer of its version; return the completion's ID."""
+        name, digest = self.contest.named(side.version), self.contest.base_digest
+        request = {**pair.params, "model": name, "messages": pair.messages}
+        message = {"role": "assistant", "content": side.text}
+        choice = {"index": 0, "message": message, "finish_reason": "stop" if side.finished else "length"}
+        answer = {"object": "chat.completion", "model": name, "choices": [choice]}
+        made = Completion(
+            completion_id(),
+            Asked(pair.sampled_at, "chat", name, SAMPLED_FOR_DUELS, sub_agent=True),
+            Served(self.contest.upstream, name, side.version, digest),
+            Ended("complete", 0.0, HTTPStatus.OK),
+            wire=Wire(orjson.dumps(request), (orjson.dumps(answer),), "application/json"),
+        )
+        self._log.capture(made)
+        return made.id
+
+
+def _fit(duel: Duel, versions: dict[int, AdapterVersion]) -> bool:
+    return {duel.left_version, duel.right_version} <= {BASE_VERSION, *versions}
+
+
+def _shown(pair: Pair) -> Shown:
+    return Shown(
+        pair.id,
+        pair.messages,
+        (pair.left.text, pair.right.text),
+        (not pair.left.finished, not pair.right.finished),
+    )
+
+
+def _preference(duel: Duel, rater: str, identity: Identity) -> FeedbackDraft:
+    better, worse = (duel.left, duel.right) if duel.choice == "left" else (duel.right, duel.left)
+    if better is None or worse is None:
+        raise NotFound(GONE, param="id")
+    return FeedbackDraft(
+        completion_id=better,
+        target="completion_id",
+        preferred_over=worse,
+        source="duel",
+        rater=rater,
+        given_with=identity.key,
+    )

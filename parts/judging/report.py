@@ -1,0 +1,130 @@
+"""What a judge did in figures, with the biases that judges are known for. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from burnish.gate.confidence import wilson
+from burnish.parts.judging.asking import FAULTS, Fault
+from burnish.parts.judging.judgement import Judgement, Outcome
+from burnish.parts.judging.principles import Principles
+
+HALF = 0.5
+LEAST_COMPARED = 4
+"""Fewer comparisons show no habit."""
+TIES = "more than half of the comparisons are ties: the principles may contradict each other, or the judge can't tell"
+LONGER = "the judge prefers the longer reply more often than chance explains: it may go by length"
+SHORTER = (
+    "the judge prefers the shorter reply more often than chance explains: fine if a principle asks for it"
+)
+PLACE = (
+    "the judge picks one place more often than chance explains; such picks are ties, so they teach nothing"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    count: int
+    of: int
+    lower: float
+    upper: float
+    """Bounds of the true share."""
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether a coin could have done that."""
+        return self.lower <= HALF <= self.upper
+
+
+def share(count: int, of: int) -> Share:
+    return Share(count, of, *wilson(count, of))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One use of a judge."""
+
+    created_at: float
+    """Seconds since the epoch, UTC."""
+    model: str
+    principles: tuple[str, ...]
+    digest: str
+    """Of the principles; the tag of the stored feedback ends with it."""
+    asked: int
+    """Answers that the judge was asked about."""
+    outcomes: dict[Outcome, int]
+    faults: dict[Fault, int]
+    """Failures by kind."""
+    first_faults: dict[Fault, str]
+    """The first of each kind in words."""
+    stored: int
+    """Pieces of feedback."""
+    ties: Share
+    """Of the comparisons."""
+    longer_preferred: Share
+    """Of the preferences between replies of different length."""
+    first_picked: Share
+    """Of the comparisons in which it picked the same place in both orders: those with the first place."""
+    undecided: tuple[str, ...]
+    """IDs of the answers that got no feedback, though the judge didn't fail: they aren't judged again by the same
+    principles."""
+    ended: str | None
+    """Why it ended before all answers were judged."""
+
+    @property
+    def failed(self) -> int:
+        return self.outcomes["failed"]
+
+    def warnings(self) -> list[str]:
+        found = []
+        if self.ties.of >= LEAST_COMPARED and self.ties.count > HALF * self.ties.of:
+            found.append(TIES)
+        if not self.longer_preferred.by_chance:
+            found.append(LONGER if self.longer_preferred.lower > HALF else SHORTER)
+        if not self.first_picked.by_chance:
+            found.append(PLACE)
+        return found
+
+
+def report(
+    judgements: Sequence[Judgement],
+    principles: Principles,
+    *,
+    model: str,
+    created_at: float,
+    stored: int,
+    ended: str | None,
+) -> Report:
+    outcomes = Counter(each.outcome for each in judgements)
+    faults = Counter(each.fault for each in judgements if each.fault)
+    failures = [(each.fault, each.details or "") for each in reversed(judgements) if each.fault]
+    decided = [each for each in judgements if each.outcome in ("reply", "revision")]
+    lengths = [
+        (len(each.revision or "") - each.reply_characters, each.outcome == "revision") for each in decided
+    ]
+    places = [each.picks for each in judgements]
+    first, second = places.count(("A", "A")), places.count(("B", "B"))
+    return Report(
+        created_at=created_at,
+        model=model,
+        principles=principles.texts,
+        digest=principles.digest,
+        asked=len(judgements),
+        outcomes={kind: outcomes[kind] for kind in get_args(Outcome)},
+        faults={kind: faults[kind] for kind in FAULTS if faults[kind]},
+        first_faults=dict(failures),
+        stored=stored,
+        ties=share(outcomes["tie"], outcomes["tie"] + len(decided)),
+        longer_preferred=share(
+            sum((longer > 0) is revised for longer, revised in lengths if longer),
+            sum(longer != 0 for longer, _ in lengths),
+        ),
+        first_picked=share(first, first + second),
+        undecided=tuple(
+            each.completion_id for each in judgements if each.outcome in ("tie", "faultless", "unchanged")
+        ),
+        ended=ended,
+    )

@@ -1,0 +1,58 @@
+"""The reports of earlier judgings: a file with one JSON object a line, without texts of users."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from burnish.parts.judging.asking import FAULTS
+from burnish.parts.judging.report import Report
+
+logger = logging.getLogger(__name__)
+
+FILE = "judge.jsonl"
+KEPT = 200
+"""Latest reports that are read."""
+
+
+def keep(data_dir: Path, report: Report) -> None:
+    try:
+        with (data_dir / FILE).open("ab") as file:
+            # What the judge wrote may quote a user, who may want to be forgotten.
+            words = {kind: FAULTS[kind] for kind in report.faults}
+            file.write(orjson.dumps(to_json(report) | {"first_faults": words}) + b"\n")
+    except OSError as error:
+        # The feedback is stored, and the caller gets the report.
+        logger.warning("the report of the judge wasn't kept: %s", error)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    return {"object": "judge_report", **asdict(report), "warnings": report.warnings()}
+
+
+def kept(data_dir: Path) -> list[dict[str, Any]]:
+    """Return the latest reports, newest first; a line that a crash cut off is left out."""
+    try:
+        lines = (data_dir / FILE).read_bytes().splitlines()[-KEPT:]
+    except FileNotFoundError:
+        return []
+    return [found for line in reversed(lines) if (found := _read(line))]
+
+
+def undecided(reports: Sequence[dict[str, Any]], digest: str, model: str) -> set[str]:
+    """Return the answers on which a model decided nothing by the same principles."""
+    same = [each for each in reports if (each.get("digest"), each.get("model")) == (digest, model)]
+    return {name for each in same for name in each.get("undecided", ())}
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None

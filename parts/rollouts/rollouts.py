@@ -1,0 +1,192 @@
+"""Opens rollouts, keeps their versions, takes their rewards, and ends those that run out of time."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from burnish.parts.rollouts.pins import Pins, Wanted
+from burnish.proxy.access.carried import Carried, Named
+from burnish.proxy.http.errors import BurnishError, Conflict, Unauthorized, Unavailable
+from burnish.proxy.ids import rollout_id
+from burnish.proxy.log import Log
+from burnish.proxy.log.rollouts import Filter, in_words
+from burnish.proxy.records import Reward, Rollout, RolloutStatus
+
+logger = logging.getLogger(__name__)
+
+PROOF_CHARACTERS = 32
+"""128 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a client says of a rollout that it begins."""
+
+    task: str
+    group: str | None
+    seed: int | None
+    tags: Mapping[str, str]
+    version: Wanted
+    held_out: bool
+    time_limit_s: float
+    caller: str
+
+
+class Told(NamedTuple):
+    rollout: Rollout
+    repeated: bool
+    """The same reward came before, and counts once."""
+
+
+class Rollouts:
+    """All rollouts of one log."""
+
+    def __init__(self, log: Log, secret: bytes) -> None:
+        """``secret``: that of the data directory, from which the keys are made."""
+        self._log = log
+        self._secret = secret
+        self._pins: Pins | None = None
+        self._why_not = "burnish is starting"
+        self._open: dict[str, Rollout] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._held: set[str] = set()
+        """Rollouts whose version is pinned."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def use(self, pins: Pins | None, why_not: str) -> None:
+        """Answer with these versions; goes on with the rollouts that a restart interrupted.
+
+        ``why_not``: why burnish doesn't choose the version, if ``pins`` is None.
+        """
+        self._pins, self._why_not = pins, why_not
+        self._held.clear()
+        with suppress(Unavailable):  # a full disk; a request that names a rollout tries again
+            for each in await self._log.open_rollouts():
+                self._watch(each)
+        for each in list(self._open.values()):
+            self._run(self._hold_again(each))
+
+    async def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def begin(self, begun: Begun) -> Rollout:
+        """Raises Conflict, Unprocessable, Unavailable."""
+        version = None
+        if self._pins:
+            version = await asyncio.to_thread(self._pins.chosen, begun.version)
+            await self._pins.hold(version)
+        elif begun.version not in ("live", "candidate"):
+            raise Conflict(f"only the model as it is can answer: {self._why_not}", code="not_learning")
+        now = time.time()
+        rollout = Rollout(
+            rollout_id(),
+            now,
+            now + begun.time_limit_s,
+            *(begun.task, begun.group, begun.seed, begun.tags, version, begun.held_out, begun.caller),
+        )
+        try:
+            await self._log.add_rollout(rollout)
+        except BaseException:
+            if self._pins and version is not None:
+                self._pins.release(version)
+            raise
+        if self._pins:
+            self._held.add(rollout.id)
+        self._watch(rollout)
+        return rollout
+
+    async def reward(self, name: str, value: float, step: int | None, reason: str | None) -> Told:
+        """Raises NotFound, Conflict, Unprocessable, Unavailable."""
+        given = Reward(time.time(), value, None, reason)
+        return Told(*await self._log.reward_rollout(name, given, step))
+
+    async def end(self, name: str, status: RolloutStatus = "ended") -> Rollout:
+        """End a rollout; one that has ended stays as it is. Raises NotFound, Unavailable."""
+        rollout = await self._log.end_rollout(name, time.time(), status)
+        self._close(rollout)
+        return rollout
+
+    async def one(self, name: str) -> Rollout:
+        """Raises NotFound, Unavailable."""
+        return await self._log.rollout(name)
+
+    async def tokens(self, rollout: Rollout) -> tuple[int, dict[str, int]]:
+        """Return how many steps have their tokens, and how many lack them, by reason. Raises Unavailable."""
+        return await self._log.kept_tokens([each.completion_id for each in rollout.steps])
+
+    async def latest(self, wanted: Filter, limit: int) -> list[Rollout]:
+        return await self._log.rollouts(wanted, limit)
+
+    def forgotten(self, caller: str) -> None:
+        """Called when the log has erased a user."""
+        for each in [each for each in self._open.values() if each.caller == caller]:
+            self._close(each)
+
+    def proof(self, rollout_id: str) -> str:
+        """Return what only the key of a rollout has."""
+        return hmac.digest(self._secret, rollout_id.encode(), "sha256").hex()[:PROOF_CHARACTERS]
+
+    async def carried(self, named: Named) -> Carried:
+        """Return an open rollout, for a request. Raises NotFound, Unauthorized, Conflict, Unavailable."""
+        rollout_id = named.id
+        if named.proof is not None and not hmac.compare_digest(named.proof, self.proof(rollout_id)):
+            raise Unauthorized("this isn't the key of that rollout: use the one from POST /v1/rollouts")
+        rollout = self._open.get(rollout_id) or await self._log.rollout(rollout_id)
+        if rollout.status != "open":
+            raise Conflict(
+                f"rollout {rollout_id} {in_words(rollout)}, so nothing more can be asked in it: begin another one with "
+                "POST /v1/rollouts",
+                code="rollout_ended",
+            )
+        model = await self._pins.name(rollout.version) if self._pins and rollout.version is not None else None
+        return Carried(rollout_id, model, rollout.caller)
+
+    def _close(self, rollout: Rollout) -> None:
+        self._open.pop(rollout.id, None)
+        if timer := self._timers.pop(rollout.id, None):
+            timer.cancel()
+        if rollout.id in self._held and self._pins and rollout.version is not None:
+            self._held.discard(rollout.id)
+            self._pins.release(rollout.version)
+
+    def _watch(self, rollout: Rollout) -> None:
+        """End a rollout when its time is over."""
+        if rollout.id in self._open:
+            return
+        self._open[rollout.id] = rollout
+        left = max(0.0, rollout.ends_at - time.time())
+        loop = asyncio.get_running_loop()
+        self._timers[rollout.id] = loop.call_later(left, lambda: self._run(self._time_out(rollout.id)))
+
+    async def _time_out(self, name: str) -> None:
+        try:
+            await self.end(name, "timed_out")
+        except BurnishError as error:  # the next start ends it
+            logger.warning("rollout %s ran out of time, which wasn't stored: %s", name, error.message)
+        else:
+            logger.info("rollout %s timed out: nobody ended it", name)
+
+    async def _hold_again(self, rollout: Rollout) -> None:
+        if self._pins is None or rollout.version is None:
+            return
+        try:
+            await self._pins.hold(rollout.version)
+            self._held.add(rollout.id)
+        except Unavailable as error:
+            logger.warning("rollout %s can't go on: %s", rollout.id, error.message)
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,168 @@
+"""Gives feedback by what agents' tools found: follows the log a moment behind its writer, so no request waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from burnish.parts.signals import state as files
+from burnish.parts.signals.reading import Reading, Signal, read
+from burnish.parts.signals.state import Finding
+from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
+from burnish.proxy.log import Log
+from burnish.proxy.log.side_requests import is_side_request
+from burnish.proxy.log.signals import Above
+from burnish.proxy.records import SIGNAL, Completion, Feedback, FeedbackDraft
+
+logger = logging.getLogger(__name__)
+
+WEIGHT = 0.3
+"""Of a signal; a rating of a person weighs 1. As much as what a judge says."""
+RATER = "signals"
+GATHER_S = 0.2
+"""Answers that are stored within this time are read together."""
+ROWS = 50
+"""Read at once; contexts of coding agents are long."""
+FAULT_PAUSE_S = 5.0
+
+
+class Signals:
+    """The reader of one log."""
+
+    def __init__(self, log: Log, data_dir: Path, *, enabled: bool) -> None:
+        self._log = log
+        self._file = data_dir / "signals.json"
+        self._enabled = enabled
+        self._stored = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        self._state = files.State()
+        self.on_feedback: Callable[[Feedback], None] = lambda _: None
+        """Replaced when the engine is found."""
+
+    async def start(self) -> None:
+        if self._enabled:
+            self._loop = asyncio.get_running_loop()
+            self._state = await asyncio.to_thread(files.load, self._file)
+            self._following = self._loop.create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._following:
+            self._following.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._following
+
+    def stored(self) -> None:
+        """Called when completions were stored, from the log's thread."""
+        if self._following:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._stored.set)
+
+    async def forget(self, user: str) -> None:
+        """Drop what is remembered of a caller. Raises Unavailable."""
+        if not self._following:
+            return
+        self._state.erase(user)
+        try:
+            await asyncio.to_thread(files.save, self._file, self._state)
+        except OSError as error:
+            raise Unavailable(
+                f"{self._file} can't be written, so it still names {user!r}: {error}"
+            ) from error
+
+    def status(self) -> dict[str, Any]:
+        shown = self._state.model_dump(include={"upto", "given", "withheld", "latest"})
+        return {"on": self._enabled, **shown}
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Read what is stored, for ever."""
+        while True:
+            try:
+                await self._catch_up()
+                await self._stored.wait()
+                await asyncio.sleep(GATHER_S)
+            except (Unavailable, OSError) as error:
+                logger.warning("signals wait for %g s: %s", FAULT_PAUSE_S, error)
+                await asyncio.sleep(FAULT_PAUSE_S)
+            except Exception:
+                # One conversation that can't be read must not end the signals of the next.
+                logger.exception("signals wait for %g s", FAULT_PAUSE_S)
+                await asyncio.sleep(FAULT_PAUSE_S)
+
+    async def _catch_up(self) -> None:
+        """Read all that is stored behind a row. Raises Unavailable, OSError."""
+        last = await self._log.last_row()
+        # Behind the end, if the log was replaced by an older copy.
+        after = last if self._state.upto is None else min(self._state.upto, last)
+        while True:
+            self._stored.clear()
+            upto, completions = await self._log.told_results(after, ROWS)
+            for each in completions:
+                await self._read(each)
+            if upto != self._state.upto:
+                await asyncio.to_thread(files.save, self._file, self._state.model_copy(update={"upto": upto}))
+                self._state.upto = upto
+            if upto == after:
+                return
+            after = upto
+
+    async def _read(self, completion: Completion) -> None:
+        """Read the results that a completion was told. Raises Unavailable."""
+        asked, cause = completion.asked, completion.continues
+        if cause is None or asked.sub_agent or is_side_request(completion):
+            return
+        branch = await self._log.branch(cause)
+        session = f"{asked.caller}/{asked.session}" if asked.session else None
+        doubt = self._state.doubts.get(session or "")
+        reading = await asyncio.to_thread(read, completion.messages, logged=len(branch), doubt=doubt)
+        if session and reading.doubt:
+            self._state.doubted(session, reading.doubt)
+        for index, each in enumerate(reading.signals):
+            if target := _target(reading, each, branch):
+                key = f"{SIGNAL}{cause}/{index}" if not each.answers_back else f"{SIGNAL}{each.kind}/{target}"
+                await self._give(each, target, key)
+
+    async def _give(self, signal: Signal, target: str, key: str) -> None:
+        """Store a signal as feedback, or say why not. Raises Unavailable."""
+        finding = Finding(completion_id=target, at=time.time(), good=signal.good, words=signal.words)
+        if signal.good is None:
+            self._state.found(finding)
+            logger.info("signals: no good rating for %s: %s", target, signal.words)
+            return
+        draft = FeedbackDraft(
+            completion_id=target,
+            target="completion_id",
+            reward=1.0 if signal.good else -1.0,
+            scale="binary",
+            scope="turn",
+            source="environment",
+            rater=RATER,
+            weight=WEIGHT,
+            tags=(SIGNAL + signal.kind, signal.words),
+            idempotency_key=key,
+        )
+        try:
+            added = await self._log.add_feedback(draft)
+        except (Conflict, NotFound):
+            return  # it was given before, from another branch; or the answer was erased
+        if added.created:
+            self._state.found(finding)
+            self.on_feedback(added.feedback)
+            logger.info("signals: %s rated %s: %s", target, "good" if signal.good else "bad", signal.words)
+
+
+def _target(reading: Reading, signal: Signal, branch: list[Above]) -> str | None:
+    """Return the completion that a signal names; None if the log's turns aren't those of the context."""
+    turns = reading.turns[::-1]
+    if signal.answers_back >= min(len(turns), len(branch)):
+        return None
+    for index in range(signal.answers_back):
+        if branch[index].begins_turn != (turns[index] != turns[index + 1]):
+            return None
+    return branch[signal.answers_back].id

@@ -1,0 +1,1 @@
+"""Who may do what: identities, keys, sign-in, and what a path is for."""

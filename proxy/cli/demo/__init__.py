@@ -1,5 +1,0 @@
-"""``burnish demo``: a simulated user says what it likes, burnish learns, and both are shown side by side."""
-
-from burnish.proxy.cli.demo.command import demo
-
-__all__ = ["demo"]

@@ -1,5 +1,0 @@
-"""``burnish init``: set burnish up for its user, and take that back."""
-
-from burnish.proxy.cli.init.command import init
-
-__all__ = ["init"]

@@ -1,8 +1,0 @@
-"""AI feedback: a model judges answers by written principles (Bai et al. 2022, arXiv:2212.08073)."""
-
-from __future__ import annotations
-
-from burnish.proxy.judging.judging import Judging
-from burnish.proxy.judging.routes import judging_routes
-
-__all__ = ["Judging", "judging_routes"]

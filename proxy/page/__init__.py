@@ -1,7 +1,0 @@
-"""The page for browsers: its files, and the routes that only the page uses."""
-
-from burnish.proxy.page.login import login_routes
-from burnish.proxy.page.openapi import openapi_route
-from burnish.proxy.page.routes import page_routes
-
-__all__ = ["login_routes", "openapi_route", "page_routes"]

@@ -1,0 +1,1 @@
+"""How commands speak: to people in a terminal, and to a running burnish."""

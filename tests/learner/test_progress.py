@@ -1,0 +1,113 @@
+"""How long a run still takes, by a clock that the tests set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.learner.progress import durations, earlier_runs, progress, rest_s
+from burnish.training.job import JobDirectory, JobSpec
+from burnish.training.phases import Mark, Phases
+
+EARLIER = [{"loading": 10.0, "preparing": 20.0, "training": 60.0, "sampling": 30.0, "judging": 2.0}]
+units = st.floats(0.01, 1000)
+
+
+def counted(unit_s: float, done: int, total: int, start: int = 0) -> list[Mark]:
+    return [Mark("training", (each - start) * unit_s, each, total) for each in range(start, done + 1)]
+
+
+@given(unit_s=units, done=st.integers(1, 50), left=st.integers(0, 50), start=st.integers(0, 20))
+def test_a_steady_rate_is_continued(unit_s: float, done: int, left: int, start: int) -> None:
+    marks = counted(unit_s, start + done, start + done + left, start)
+    assert rest_s(marks, done * unit_s) == pytest.approx(left * unit_s)
+    if left:
+        assert rest_s(marks, (done + 0.5) * unit_s) == pytest.approx((left - 0.5) * unit_s)
+
+
+@given(
+    unit_s=units,
+    done=st.integers(1, 20),
+    left=st.integers(1, 20),
+    waits=st.lists(units, min_size=2, max_size=8),
+)
+def test_an_estimate_is_never_negative_and_grows_while_nothing_moves(
+    unit_s: float, done: int, left: int, waits: list[float]
+) -> None:
+    marks = counted(unit_s, done, done + left)
+    late = [rest_s(marks, (done + 1) * unit_s + wait) for wait in sorted(waits)]
+    assert all(each is not None and each >= 0 for each in late)
+    assert late == sorted(late), "a unit that takes longer than the others slows the rate"
+
+
+def test_nothing_counted_and_no_earlier_run_is_no_estimate() -> None:
+    assert progress([], 5, EARLIER) is None
+    for marks in ([Mark("loading", 0)], [Mark("training", 0, 0, 8)], [Mark("training", 0, 3, 8)]):
+        found = progress(marks, 5, [])
+        assert found
+        assert (found.eta_s, found.run_eta_s) == (None, None)
+
+
+def test_earlier_runs_tell_how_long_uncounted_and_later_phases_take() -> None:
+    found = progress([Mark("loading", 100)], 104, EARLIER)
+    assert found
+    assert (found.eta_s, found.run_eta_s) == (6.0, 6.0 + 20 + 60 + 30 + 2)
+    late = progress([Mark("loading", 100)], 150, EARLIER)
+    assert late
+    assert (late.eta_s, late.run_eta_s) == (None, 112.0), "nobody knows how long it will be late"
+
+
+def test_the_own_rate_counts_more_than_earlier_runs() -> None:
+    marks = [Mark("preparing", 0), *(Mark("training", 10 + 2 * done, done, 8) for done in range(5))]
+    found = progress(marks, 18, EARLIER)
+    assert found
+    assert (found.phase, found.done, found.total, found.started_at) == ("training", 4, 8, 10)
+    assert (found.eta_s, found.run_eta_s) == (8.0, 8.0 + 30 + 2)
+
+
+def test_a_counter_of_a_part_tells_less_than_the_usual_duration() -> None:
+    part = [Mark("preparing", 0), Mark("preparing", 1, 0, 4), Mark("preparing", 2, 3, 4)]
+    alone, usually = progress(part, 2, []), progress(part, 2, EARLIER)
+    assert alone
+    assert usually
+    assert alone.eta_s == pytest.approx(1 / 3)
+    assert usually.eta_s == 18.0
+
+
+def test_a_run_without_an_end_has_no_durations() -> None:
+    marks = [Mark("loading", 0), Mark("training", 4, 0, 2), Mark("training", 9, 2, 2)]
+    assert durations(marks) == {}
+    assert durations([*marks, Mark("ended", 12)]) == {"loading": 4, "training": 8}
+    assert durations([]) == {}
+
+
+def test_a_phase_that_a_run_comes_back_to_lasts_as_long_as_all_its_times() -> None:
+    phases = [("preparing", 0), ("training", 3), ("preparing", 10), ("training", 12), ("ended", 20)]
+    assert durations([Mark(phase, at) for phase, at in phases]) == {"preparing": 5, "training": 15}
+
+
+def test_earlier_runs_to_a_verdict_on_the_same_model_count_those_of_the_objective_first(
+    tmp_path: Path,
+) -> None:
+    def job(
+        name: str, objective: str = "kto", digest: str = "sha256:a", last: str = "judging"
+    ) -> JobDirectory:
+        made = JobDirectory(tmp_path / name)
+        spec = {"run_id": name, "objective": objective, "base_digest": digest, "base_model": "m"}
+        made.write_job(JobSpec.model_validate(spec | {"base_weights": "w", "weights_cache": "c"}), [])
+        for phase in ("loading", last, "ended"):
+            Phases(made.phases).begin(phase)  # type: ignore[arg-type]
+        return made
+
+    now = job("run_9")
+    assert earlier_runs(now) == []
+    job("run_1", digest="sha256:b")
+    job("run_2", last="training")
+    assert earlier_runs(now) == []
+    job("run_3", "dpo")
+    assert len(earlier_runs(now)) == 1
+    job("run_4"), job("run_5")
+    assert len(earlier_runs(now)) == 2

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.config.tables import TrainConfig
+from burnish.learner.machine import Machine
+from burnish.learner.scheduler import (
+    MAX_BACK_OFF_S,
+    PRESSURE_PATIENCE_S,
+    Decision,
+    State,
+    back_off_s,
+    decide,
+    in_window,
+    warnings,
+)
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NOW_S = NOON.timestamp()
+ENOUGH = State(new=32, good=12, bad=20)
+GB = 10**9
+UNPLUGGED = Machine(on_battery=True)
+BUSY = Machine(load=0.93, free_bytes=8 * GB, total_bytes=16 * GB)
+FULL = Machine(load=0.0, free_bytes=1 * GB, total_bytes=16 * GB)
+
+
+def test_enough_ratings_and_quiet_start_a_run() -> None:
+    assert decide(ENOUGH, TrainConfig(), NOON) == Decision(
+        True, "32 new ratings (12 good and 20 bad ready)", due=True
+    )
+
+
+def test_the_reason_counts_comments_which_need_no_rating() -> None:
+    commented = State(new=20, good=4, bad=0, comments=16)
+    assert decide(commented, TrainConfig(), NOON) == Decision(
+        True, "20 new ratings (4 good and 0 bad ready, 16 with a comment)", due=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (State(0, 0, 0), "no rating is ready"),
+        (State(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
+        (State(32, 12, 20, untrainable="it is odd", asked=True), "this model can't learn: it is odd"),
+        (State(0, 0, 0, asked=True, one_sided=True), "no rating is ready"),
+        (State(31, 12, 19), "waiting for 1 more rating"),
+        (
+            State(32, 7, 25),
+            "waiting for 1 more good rating; or for 16 more comments on answers that aren't good",
+        ),
+        (State(32, 29, 3), "waiting for 1 more bad rating"),
+        (State(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
+        (
+            State(40, 40, 0),
+            "both good and bad ratings, and all 40 ready ratings are good: rate some answers bad",
+        ),
+        (State(40, 0, 40), "all 40 ready ratings are bad"),
+        (State(40, 0, 40, comments=3), "or comment on 4 answers"),
+        (
+            State(16, 0, 16, comments=15),
+            "waiting for 16 more ratings, at least 8 good; or for 1 more comment on",
+        ),
+        (State(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
+        (State(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
+        (State(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
+        (State(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
+        (State(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
+        (State(10, 0, 40, comments=40), "waiting for 22 more ratings, at least 8 good"),
+        (replace(ENOUGH, active="run_7"), "run_7 is under way"),
+        (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
+        (replace(ENOUGH, failures=3, failed_at=NOW_S - 60), "the last 3 runs failed, next try in 180 s"),
+        (replace(ENOUGH, busy_at=NOW_S), "waiting for a moment without requests"),
+        (replace(ENOUGH, busy_at=NOW_S - 2.9), "waiting for a moment without requests"),
+        (replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 599), "waiting for a moment without requests"),
+    ],
+)
+def test_what_stands_in_the_way(state: State, reason: str) -> None:
+    decision = decide(state, TrainConfig(), NOON)
+    assert not decision.start
+    assert reason in decision.reason
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        State(16, 0, 16, comments=16),
+        State(16, 0, 0, comments=16),
+        State(16, 0, 0, pairs=16),
+        State(16, 0, 0, comments=3, pairs=16),
+        State(16, 0, 0, comments=16, pairs=1),
+        replace(ENOUGH, busy_at=NOW_S - 3),
+        replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
+        replace(ENOUGH, failures=1, failed_at=NOW_S - 60),
+        replace(ENOUGH, failures=3, failed_at=NOW_S - 240),
+        State(32, 8, 4),
+        State(32, 100, 4),
+    ],
+)
+def test_what_no_longer_stands_in_the_way(state: State) -> None:
+    assert decide(state, TrainConfig(), NOON).start
+
+
+def test_asking_skips_counts_traffic_window_and_back_off() -> None:
+    some = State(1, 1, 1, asked=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
+    for asked in (some, replace(some, good=0, bad=0, pairs=1)):
+        for schedule in ("auto", "manual", "01:00-02:00"):
+            assert decide(asked, TrainConfig(schedule=schedule), NOON) == Decision(True, "you asked for it")
+
+
+@pytest.mark.parametrize(("good", "bad"), [(0, 3), (3, 0)])
+def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, bad: int) -> None:
+    asked = State(3, good, bad, asked=True)
+    assert not decide(asked, TrainConfig(), NOON).start
+    assert decide(replace(asked, one_sided=True), TrainConfig(), NOON).start
+
+
+def test_switched_off_means_never() -> None:
+    off = TrainConfig(enabled=False)
+    for state in (ENOUGH, replace(ENOUGH, asked=True), replace(ENOUGH, asked=True, one_sided=True)):
+        decision = decide(state, off, NOON)
+        assert not decision.start
+        assert "--no-train" in decision.reason
+
+
+def test_manual_waits_for_the_user() -> None:
+    assert "burnish train" in decide(ENOUGH, TrainConfig(schedule="manual"), NOON).reason
+
+
+def test_due_is_what_only_waits_for_quiet() -> None:
+    assert decide(replace(ENOUGH, busy_at=NOW_S), TrainConfig(), NOON).due
+    assert not decide(State(5, 3, 2), TrainConfig(), NOON).due
+    assert not decide(replace(ENOUGH, failures=1, failed_at=NOW_S), TrainConfig(), NOON).due
+
+
+@pytest.mark.parametrize(
+    ("window", "clock", "inside"),
+    [
+        ("01:00-06:30", "01:00", True),
+        ("01:00-06:30", "06:29:59", True),
+        ("01:00-06:30", "06:30", False),
+        ("01:00-06:30", "00:59", False),
+        ("22:00-05:00", "23:00", True),
+        ("22:00-05:00", "00:00", True),
+        ("22:00-05:00", "04:59", True),
+        ("22:00-05:00", "05:00", False),
+        ("22:00-05:00", "12:00", False),
+        ("00:00-00:00", "12:00", True),
+    ],
+)
+def test_windows(window: str, clock: str, inside: bool) -> None:
+    assert in_window(window, time.fromisoformat(clock)) is inside
+    at = datetime.combine(NOON.date(), time.fromisoformat(clock), UTC)
+    assert decide(ENOUGH, TrainConfig(schedule=window), at).start is inside
+
+
+def test_back_off_doubles_up_to_a_bound() -> None:
+    assert [back_off_s(n) for n in (0, 1, 2, 3)] == [0, 60, 120, 240]
+    assert back_off_s(10_000) == MAX_BACK_OFF_S
+
+
+def test_constant_traffic_delays_a_run_by_ten_minutes_at_most() -> None:
+    due_since = None
+    for minute in range(30):
+        now = NOON + timedelta(minutes=minute)
+        decision = decide(replace(ENOUGH, busy_at=now.timestamp(), due_since=due_since), TrainConfig(), now)
+        if decision.start:
+            assert minute == 10
+            return
+        assert decision.due
+        due_since = due_since or now.timestamp()
+    pytest.fail("never started")
+
+
+# The machine
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (
+            UNPLUGGED,
+            "ready); waiting for mains power (train.on_battery: false). `burnish train` starts it now",
+        ),
+        (
+            BUSY,
+            "ready); waiting for other programs, which use 93% of the processor (train.max_load: 70%). It starts in "
+            "60 min at the latest. `burnish train` starts it now",
+        ),
+        (
+            FULL,
+            "ready); waiting for memory: a run takes about 2.5 GB, and 1.0 GB are free. It starts in 60 min at the "
+            "latest. `burnish train` starts it now",
+        ),
+    ],
+)
+def test_a_machine_that_is_needed_otherwise(machine: Machine, reason: str) -> None:
+    decision = decide(replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000), TrainConfig(), NOON)
+    assert not decision.start
+    assert decision.reason.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings"),
+    [
+        (UNPLUGGED, {"on_battery": True}),
+        (BUSY, {"max_load": 0.95}),
+        (replace(BUSY, load=None), {}),
+        (replace(FULL, free_bytes=3 * GB), {}),
+        (replace(FULL, free_bytes=None), {}),
+        (replace(FULL, total_bytes=2 * GB), {}),  # it will never have that much, so the run itself says so
+    ],
+)
+def test_a_machine_that_is_free_or_may_be_used(machine: Machine, settings: dict[str, float]) -> None:
+    state = replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000)
+    assert decide(state, TrainConfig(**settings), NOON).start
+
+
+def test_asking_skips_the_machine_with_a_warning() -> None:
+    for machine in (UNPLUGGED, BUSY, FULL):
+        state = replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000, asked=True)
+        assert decide(state, TrainConfig(), NOON).start
+    assert warnings(UNPLUGGED, None, TrainConfig()) == ["the machine runs on battery"]
+    assert warnings(UNPLUGGED, None, TrainConfig(on_battery=True)) == []
+    assert warnings(FULL, 2_500_000_000, TrainConfig()) == [
+        "a run takes about 2.5 GB, and 1.0 GB are free: other programs may slow down, or the run may fail"
+    ]
+
+
+def starts_after(machine_at: Callable[[int], Machine], *, traffic: bool = False) -> int | None:
+    """Return the minute in which a run starts on a machine that changes; None: not within a day."""
+    due_since = None
+    for minute in range(24 * 60):
+        now = NOON + timedelta(minutes=minute)
+        state = replace(
+            ENOUGH,
+            machine=machine_at(minute),
+            needed_bytes=2_500_000_000,
+            busy_at=now.timestamp() if traffic else None,
+            due_since=due_since,
+        )
+        decision = decide(state, TrainConfig(), now)
+        if decision.start:
+            return minute
+        due_since = (due_since or now.timestamp()) if decision.due else None
+    return None
+
+
+def test_pressure_delays_a_run_by_an_hour_at_most_and_a_battery_for_ever() -> None:
+    assert starts_after(lambda _: BUSY) == starts_after(lambda _: FULL) == 60
+    assert starts_after(lambda minute: BUSY if minute % 2 else FULL, traffic=True) == 60
+    assert starts_after(lambda minute: BUSY if minute < 20 else Machine(), traffic=True) == 20
+    assert starts_after(lambda _: UNPLUGGED) is None
+    # Plugged in after three hours, it is as patient as any time.
+    assert starts_after(lambda minute: UNPLUGGED if minute < 180 else BUSY) == 240
+    assert starts_after(lambda minute: UNPLUGGED if minute < 180 else Machine()) == 180
+
+
+def test_after_a_sleep_a_run_starts_at_once() -> None:
+    """The machine slept for eight hours: in a back-off, in traffic, or under load."""
+    before = NOW_S - 8 * 3600
+    for state in (
+        replace(ENOUGH, failures=9, failed_at=before),
+        replace(ENOUGH, busy_at=before, due_since=before),
+        replace(ENOUGH, machine=BUSY, due_since=before),
+    ):
+        assert decide(state, TrainConfig(), NOON).start
+
+
+def test_a_clock_that_was_set_back_makes_nothing_wait_for_ever() -> None:
+    later = NOW_S + 365 * 86_400
+    for state in (
+        replace(ENOUGH, failures=1, failed_at=later),
+        replace(ENOUGH, busy_at=later),
+    ):
+        assert decide(state, TrainConfig(), NOON).start
+
+
+states = st.builds(
+    State,
+    new=st.integers(0, 100),
+    good=st.integers(0, 60),
+    bad=st.integers(0, 60),
+    active=st.sampled_from([None, "run_1"]),
+    failures=st.integers(0, 5),
+    failed_at=st.none() | st.floats(NOW_S - 1e5, NOW_S),
+    busy_at=st.none() | st.floats(NOW_S - 100, NOW_S),
+    due_since=st.none() | st.floats(NOW_S - 1000, NOW_S),
+    asked=st.booleans(),
+    machine=st.builds(
+        Machine,
+        on_battery=st.booleans(),
+        load=st.none() | st.floats(0, 1),
+        free_bytes=st.none() | st.integers(0, 8 * GB),
+        total_bytes=st.none() | st.integers(8 * GB, 16 * GB),
+    ),
+    needed_bytes=st.none() | st.integers(0, 20 * GB),
+)
+
+
+@given(state=states, schedule=st.sampled_from(["auto", "manual", "11:00-13:00", "23:00-01:00"]))
+def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason(
+    state: State, schedule: str
+) -> None:
+    decision = decide(state, TrainConfig(schedule=schedule), NOON)
+    assert decision.reason
+    if decision.start:
+        assert state.good
+        assert state.bad
+        assert state.active is None
+        assert state.asked or (state.new >= 32 and state.good >= 8 and state.bad >= 4)
+        assert state.asked or not state.machine.on_battery
+    elif decision.due:
+        patient = replace(state, due_since=NOW_S - PRESSURE_PATIENCE_S)
+        assert decide(patient, TrainConfig(schedule=schedule), NOON).start

@@ -1,0 +1,207 @@
+"""Open WebUI's functions, run as it runs them, and ``burnish connect open-webui`` against a double of its routes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.parts.connect.base import Place
+from burnish.parts.connect.open_webui import exported
+from tests.page.site import site_running
+from tests.support.program import NOBODY, call
+
+PLACE = Place("http://127.0.0.1:8787")
+
+
+class OpenWebUI:
+    """What the functions find in Open WebUI's process: its folder, its users and its feedback."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.feedback: dict[str, Any] = {}
+        user = SimpleNamespace(email="ann@example.org")
+        for name, members in {
+            "open_webui": {},
+            "open_webui.models": {},
+            "open_webui.config": {"CACHE_DIR": folder},
+            "open_webui.models.feedbacks": {"Feedbacks": self._by(get_feedback_by_id=self.feedback.get)},
+            "open_webui.models.users": {"Users": self._by(get_user_by_id=lambda _: user)},
+        }.items():
+            module = ModuleType(name)
+            vars(module).update(members)
+            monkeypatch.setitem(sys.modules, name, module)
+        answers, ratings = (each["content"] for each in exported(PLACE))
+        self.filter = _executed(answers)["Filter"]()
+        self.events = _executed(ratings)["Event"]()
+
+    @staticmethod
+    def _by(**methods: Any) -> SimpleNamespace:
+        def awaited(method: Any) -> Any:
+            async def get(key: str) -> Any:
+                return method(key)
+
+            return get
+
+        return SimpleNamespace(**{name: awaited(each) for name, each in methods.items()})
+
+    async def rate(self, message: str, **data: Any) -> None:
+        found = SimpleNamespace(id="f1", user_id="u1", data=data, meta={"message_id": message})
+        self.feedback["f1"] = found
+        await self.tell("feedback.updated")
+
+    async def tell(self, name: str) -> None:
+        await self.events.event({"event": name, "subject": {"type": "feedback", "id": "f1"}, "data": {}})
+
+
+def _executed(content: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "function_burnish"}
+    exec(content, names)
+    return names
+
+
+async def given(client: httpx.AsyncClient) -> list[tuple[Any, ...]]:
+    """Return the standing feedback."""
+    listed = (await client.get("/v1/feedback")).json()["data"]
+    return [
+        (each["rater"], each["reward"], each["comment"], each["tags"])
+        for each in listed
+        if not each["undone_at"]
+    ]
+
+
+async def test_a_thumb_its_changes_and_its_end_reach_burnish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webui = OpenWebUI(tmp_path, monkeypatch)
+    async with site_running(tmp_path / "burnish") as site:
+        await site.ask("What is rust?", user="ann@example.org")
+        piece = {"id": "chatcmpl-1", "choices": []}
+        assert webui.filter.stream(piece, {"message_id": "m1"}) is piece
+        webui.filter.stream({"id": "chatcmpl-title"}, {"message_id": "m1", "task": "title_generation"})
+
+        # burnish is away: the thumb waits, and goes with the next event of any kind.
+        webui.events.valves.url = NOBODY
+        await webui.rate("m1", rating=-1)
+        webui.events.valves.url = site.url
+        await webui.tell("chat.finished")
+        assert await given(site.client) == [("ann@example.org", -1.0, None, [])]
+
+        await webui.rate(
+            "m1", rating=-1, reason="too_verbose", comment="Be brief", details={"rating": 3}, tags=["Science"]
+        )
+        assert await given(site.client) == [
+            ("ann@example.org", -1.0, "too verbose: Be brief", ["3 of 10", "Science"])
+        ]
+        await webui.rate("m1", rating=1, reason=None, comment=None)
+        assert await given(site.client) == [("ann@example.org", 1.0, None, [])]
+        webui.feedback.clear()
+        await webui.tell("feedback.deleted")
+        assert await given(site.client) == []
+
+        # Answers of other models, and those from before burnish was connected, are none of burnish's.
+        webui.filter.stream({"id": "chatcmpl-of-another"}, {"message_id": "m2"})
+        for message in ("m2", "m3"):
+            await webui.rate(message, rating=1)
+        assert await given(site.client) == []
+
+
+class Double(BaseHTTPRequestHandler):
+    """Open WebUI's routes for functions and connections, as its source has them."""
+
+    functions: dict[str, dict[str, Any]]
+    config: dict[str, Any]
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_DELETE = do_GET
+
+    def _answer(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "null")
+        if self.headers["authorization"] != "Bearer sk-admin":
+            return self._send(401, {"detail": "We could not find what you're looking for"})
+        if self.path == "/openai/config":
+            return self._send(200, self.config)
+        if self.path == "/openai/config/update":
+            self.config.update(body)
+            return self._send(200, self.config)
+        if self.path == "/api/v1/functions/":
+            return self._send(200, list(self.functions.values()))
+        if self.path == "/api/v1/functions/create":
+            self.functions[body["id"]] = body | {"is_active": False, "is_global": False}
+            return self._send(200, self.functions[body["id"]])
+        found = re.fullmatch(r"/api/v1/functions/id/(\w+)/([\w/]+)", self.path)
+        assert found, self.path
+        return self._send(200, self._change(found[1], found[2], body))
+
+    def _change(self, id: str, what: str, body: Any) -> Any:
+        function = self.functions[id]
+        if what == "delete":
+            return bool(self.functions.pop(id))
+        switch = {"toggle": "is_active", "toggle/global": "is_global"}.get(what)
+        changed = {switch: not function[switch]} if switch else {"valves": body} if "valves" in what else body
+        function.update(changed)
+        return function
+
+    def _send(self, status: int, body: Any) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keeps quiet."""
+
+
+def test_connected_by_its_api_and_back(tmp_path: Path) -> None:
+    before = {
+        "ENABLE_OPENAI_API": True,
+        "OPENAI_API_BASE_URLS": ["https://elsewhere.example/v1"],
+        "OPENAI_API_KEYS": ["theirs"],
+        "OPENAI_API_CONFIGS": {"0": {"enable": True}},
+    }
+    functions: dict[str, dict[str, Any]] = {}
+    config: dict[str, Any] = dict(before)
+    here = type("Here", (Double,), {"functions": functions, "config": config})
+    with ThreadingHTTPServer(("127.0.0.1", 0), here) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        env = {
+            "HOME": str(tmp_path),
+            "BURNISH_DATA_DIR": str(tmp_path / "data"),
+            "OPEN_WEBUI_URL": url,
+            "OPEN_WEBUI_API_KEY": "sk-admin",
+        }
+        for _ in range(2):  # the second one changes nothing
+            done = call("connect", "open-webui", url=NOBODY, env=env)
+            assert done.returncode == 0, done.stderr
+        active = {id: (each["is_active"], each["is_global"]) for id, each in functions.items()}
+        assert active == {"burnish_answers": (True, True), "burnish_ratings": (True, False)}
+        assert functions["burnish_ratings"]["valves"] == {"url": NOBODY, "key": ""}
+        assert config["OPENAI_API_BASE_URLS"] == ["https://elsewhere.example/v1", f"{NOBODY}/v1"]
+        assert config["OPENAI_API_CONFIGS"]["1"]["headers"]["x-burnish-session"] == "{{CHAT_ID}}"
+        refused = call("disconnect", "open-webui", env=env | {"OPEN_WEBUI_API_KEY": "wrong"})
+        assert "Is OPEN_WEBUI_API_KEY an administrator's key?" in refused.stderr
+        assert call("disconnect", "open-webui", env=env).returncode == 0
+        assert (functions, config) == ({}, before)
+        server.shutdown()
+
+
+def test_without_a_key_there_is_a_file_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPEN_WEBUI_API_KEY", raising=False)
+    env = {"HOME": str(tmp_path), "BURNISH_DATA_DIR": str(tmp_path / "data")}
+    done = call("connect", "open-webui", url=NOBODY, env=env)
+    file = tmp_path / "burnish-open-webui.json"
+    assert f"Functions → Import: {file}" in done.stdout
+    assert [each["type"] for each in json.loads(file.read_text())] == ["filter", "event"]
+    assert call("disconnect", "open-webui", env=env).returncode == 0
+    assert not file.exists()

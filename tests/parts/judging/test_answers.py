@@ -1,0 +1,132 @@
+"""What burnish reads in the answers of judges, large and small."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.parts.judging.answers import finds_nothing, pick, refuses, revision, said
+from burnish.parts.judging.judgement import preferred
+
+CLEAR = {
+    "A": "A",
+    "b": "B",
+    "**B**": "B",
+    "(A)": "A",
+    "A.": "A",
+    '"B"': "B",
+    "B\n\nReply B is shorter.": "B",
+    "Reply A": "A",
+    "Answer: B": "B",
+    "Final answer: **A**": "A",
+    "The better reply is B.": "B",
+    "A. A is shorter": "A",
+    "Reply B is better because it is short.": "B",
+    "Reply A follows the principles better than reply B.": "A",
+    "I would choose reply B": "B",
+    "Both are short, so…": "equal",
+    "Neither.": "equal",
+    "They are equal": "equal",
+    "Let me see. The second one is friendlier.\n\nAnswer: B": "B",
+}
+UNCLEAR = [
+    "",
+    "A better reply would be shorter.",
+    "A, B",
+    "A or B",
+    "A/B",
+    "Bees make honey.",
+    "Reply A is better. Reply B is better, too.",
+    "Tea is a drink made of leaves.",
+    "1",
+    "C",
+    "AB",
+]
+
+
+@pytest.mark.parametrize(("text", "picked"), CLEAR.items())
+def test_a_clear_choice_is_read_whatever_stands_around_it(text: str, picked: str) -> None:
+    assert pick(text) == picked
+    assert pick(said(f"<think>A? No, B. A!</think>\n{text}")) == picked
+
+
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_what_names_neither_is_no_choice(text: str) -> None:
+    assert pick(text) is None
+
+
+@given(st.text(alphabet=st.sampled_from("AB aeis better.,\n:*()replyor"), max_size=60))
+def test_swapping_the_letters_swaps_the_choice(text: str) -> None:
+    swapped = {"A": "B", "B": "A", "equal": "equal", None: None}
+    if "a" not in text and "b" not in text:  # these are letters of words, too
+        assert pick(text.translate(str.maketrans("AB", "BA"))) == swapped[pick(text)]
+
+
+@given(st.text(max_size=200))
+def test_nothing_that_a_model_writes_breaks_the_reading(text: str) -> None:
+    assert pick(text) in ("A", "B", "equal", None)
+    assert said(said(text)) == said(text)
+    assert len(revision(text)) <= len(text)
+    assert {refuses(text), finds_nothing(text)} <= {True, False}
+
+
+def test_only_what_is_preferred_in_both_orders_is_preferred() -> None:
+    assert preferred("A", "B") == "reply"
+    assert preferred("B", "A") == "revision"
+    for picks in (("A", "A"), ("B", "B"), ("A", "equal"), ("equal", "A"), ("equal", "equal")):
+        assert preferred(*picks) == "tie"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("Tea is a drink.", "Tea is a drink."),
+        ("Here is a better reply:\n\nTea is a drink.", "Tea is a drink."),
+        ("Sure! Here's the revised version:\nTea is a drink.", "Tea is a drink."),
+        ("Revised reply: Tea is a drink.", "Tea is a drink."),
+        ("**Better reply:** Tea is a drink.", "Tea is a drink."),
+        ("<reply>\nTea is a drink.\n</reply>", "Tea is a drink."),
+        ("<reply 0a1b2c3d>\nTea is a drink.\n</reply 0a1b2c3d>", "Tea is a drink."),
+        ('"Tea is a drink."', "Tea is a drink."),
+        ('"Tea" means "chai"', '"Tea" means "chai"'),
+        ("Here is the thing: tea is a drink.", "Here is the thing: tea is a drink."),
+    ],
+)
+def test_a_revision_is_without_what_was_said_around_it(text: str, reply: str) -> None:
+    assert revision(text) == reply
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I’m very sorry, I cannot judge this.",
+        "As an AI language model, I am unable to compare replies.",
+        "I cannot assist with that request.",
+        "We won't evaluate it",
+    ],
+)
+def test_a_refusal_is_one(text: str) -> None:
+    assert refuses(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["I can see that it is long.", "Sorry is missing: it isn't polite.", "The reply can't be right."]
+)
+def test_criticism_is_no_refusal(text: str) -> None:
+    assert not refuses(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["NOTHING", "**Nothing.**", "Nothing goes against a principle.", "None", "No violations."]
+)
+def test_a_judge_may_find_nothing(text: str) -> None:
+    assert finds_nothing(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["It says nothing of tea.", "Nonetheless it is long.", "Not short.", "No source is named."]
+)
+def test_what_only_begins_like_nothing_is_criticism(text: str) -> None:
+    assert not finds_nothing(text)
