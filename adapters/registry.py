@@ -23,10 +23,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, PrunedVersion, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, State
 from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
-from burnish.gate import examples
 from burnish.system import durable
 
 logger = logging.getLogger(__name__)

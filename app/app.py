@@ -52,7 +52,7 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import AddInstructions, Instructions, instruction_routes
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.batch import Stored
-from burnish.proxy.log.usability import Rules
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.capturing import Capturing
 from burnish.proxy.relay.commands import ChatCommands

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, distribution
 
-from burnish.parts.desktop.service.options import check_program
 from burnish.proxy.http.errors import ServiceError
 
 logger = logging.getLogger(__name__)
@@ -22,6 +24,7 @@ CHECK_EVERY_S = 5.0
 # Where requests never cease, they have waited long enough for a gap: those under way end, and new ones wait.
 LONGEST_WAIT_S = 600.0
 LOOK_EVERY_S = 0.25
+PROGRAM_LIMIT_S = 60.0
 
 
 async def stop_after_upgrade(
@@ -58,3 +61,18 @@ def installed() -> str | None:
         if record := distribution("burnish").read_text("RECORD"):
             return sha256(record.encode()).hexdigest()
     return None
+
+
+def check_program() -> None:
+    """Raises ServiceError if the program that the service names doesn't run from elsewhere, e.g. half-installed."""
+    line = [sys.executable, "-m", "burnish", "--version"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    try:
+        subprocess.run(
+            line, cwd="/", env=clean, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S, check=True
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no output"])[-1]
+        raise ServiceError(f"`{' '.join(line)}` fails, so install burnish again: {last}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServiceError(f"`{' '.join(line)}` doesn't run, so install burnish again: {error}") from error

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
-from burnish.adapters.hosts.model_file import OLLAMA, model_file
+from burnish.adapters.hosts.model_file import model_file
+from burnish.config.engines import OLLAMA
 from burnish.proxy.plain import plain
 
 

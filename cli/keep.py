@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from burnish.proxy.plain import plain
 from burnish.terminal.client import Proxy, in_path, read_settings
-from burnish.terminal.errors import Interrupted, WrongUsage
+from burnish.terminal.errors import Interrupted
+from burnish.terminal.new_file import new_file
 from burnish.terminal.terminal import Json, Url, console, printed_json
 
 PAGE = 200
@@ -55,21 +53,6 @@ def export(
     if printed_json({"file": str(file.absolute()), "lines": lines}, as_json):
         return
     console.print(f"[green]wrote[/] {lines} lines about {escape(user)} to {escape(str(file))}")
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[TextIO]:
-    """Create a file that only its owner can read; delete it if the block fails. Raises WrongUsage."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        raise WrongUsage(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as writer:
-            yield writer
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def forget(

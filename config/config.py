@@ -21,8 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from burnish.adapters.hosts.base import ManagedKind
-from burnish.adapters.hosts.model_file import OLLAMA
+from burnish.config.engines import OLLAMA, ManagedKind
 from burnish.config.model_names import DEFAULT_MODEL
 from burnish.config.setting_faults import explain
 from burnish.config.settings import ENV_PREFIX, URL_VARIABLE, Sources, merge, variables_in

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from burnish.adapters import examples
 from burnish.adapters.errors import IllegalTransition, NeedsRestart
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
 from burnish.adapters.registry import Registry, version_label
@@ -21,7 +22,7 @@ from burnish.adapters.swap import Swap
 from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.config.tables import TrainConfig
-from burnish.gate import Evidence, Verdict, examples, judge
+from burnish.gate import Evidence, Verdict, judge
 from burnish.gate.evidence import Attempted
 from burnish.gate.preference import believed_preference_model
 from burnish.learner import export, sampling

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.proxy.log import Rating
-from burnish.proxy.log.usability import FAULTS
+from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.records import RatedCompletion, Served
 from burnish.training.job import Objective, Sample
 from burnish.training.presets import teaches

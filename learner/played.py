@@ -11,7 +11,7 @@ from typing import NamedTuple
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.gate.evidence import Attempted
 from burnish.learner.export import Policies
-from burnish.proxy.log.usability import FAULTS
+from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.records import Completion, Rollout, Tokens
 from burnish.training.job import Episode, EpisodeStep
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from burnish.adapters import examples
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.swap import Swap
-from burnish.gate import examples
 from burnish.learner.learner import Learner
 from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.log import Log

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
-from burnish.gate import examples, told
+from burnish.gate import told
 from burnish.gate.preference import last_question
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.training.errors import JobError

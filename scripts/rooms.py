@@ -70,7 +70,7 @@ ROOMS: Mapping[str, Room] = {
             "training/**/*",
             "adapters/convert/**/*.py",
             "learner/export.py",
-            "proxy/log/usability.py",
+            "proxy/feedback/usability.py",
             "config/tables.py",
             "constraints.txt",
         ),

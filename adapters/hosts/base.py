@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from burnish.adapters.hosts.context import Window
+from burnish.adapters.hosts.window import Window
 from burnish.adapters.manifest import AdapterVersion
-
-ManagedKind = Literal["vllm", "mlx", "llama-server"]
-"""Engines that burnish can start itself."""
 
 
 @dataclass(frozen=True, slots=True)

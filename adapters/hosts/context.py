@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.window import Window
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +28,6 @@ _STEP = 256
 _CHILD_BYTES = 80 * 1024**2
 _VALUE_BYTES = 2
 _GB = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What an engine reads."""
-
-    context: int
-    """Tokens of one request, with its answer."""
-    parallel: int
-    """Requests that are decoded at a time; others wait."""
-    trained: int
-    """The longest context that the model was trained for, in tokens."""
 
 
 @dataclass(frozen=True, slots=True)

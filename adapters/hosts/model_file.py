@@ -12,10 +12,9 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import ollama_store
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
 from burnish.adapters.hosts.hub_cache import HubModel, cached, read_name
+from burnish.config.engines import OLLAMA
 from burnish.system.regular import check_regular
 
-OLLAMA = "ollama:"
-"""Begins the name of a model in Ollama's store, e.g. "ollama:qwen3:0.6b"."""
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 """The first bytes of such a file."""

@@ -21,11 +21,11 @@ from typing import Any
 from burnish.adapters.base_match import is_gguf
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import llamacpp_preset
-from burnish.adapters.hosts.base import ManagedKind
 from burnish.adapters.hosts.fetch import SMALL_MODEL, small_model_path
 from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.model_file import model_file
 from burnish.adapters.hosts.vllm import SWITCH, vllm_options
+from burnish.config.engines import ManagedKind
 from burnish.system.environment import for_child
 from burnish.system.extras import how_to_install
 

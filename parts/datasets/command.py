@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple, TextIO
 import typer
 from rich.markup import escape
 
-from burnish.cli.keep import new_file
 from burnish.parts.datasets.formats import atif, trl_rollouts, verifiers
 from burnish.parts.datasets.importing import Importing, Report, read_files
 from burnish.parts.datasets.making import read_metric
@@ -22,6 +21,7 @@ from burnish.parts.datasets.reading import FORMATS, OWN
 from burnish.parts.datasets.writing import TRL_TYPES, written
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
+from burnish.terminal.new_file import new_file
 from burnish.terminal.terminal import Json, Url, console, errors, printed_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from burnish.proxy.log import Log
-from burnish.proxy.log.usability import Rules, in_words, untaught, withheld
+from burnish.proxy.log.faults import Rules, in_words, untaught, withheld
 from burnish.proxy.records import Completion, Rollout, Tokens
 
 FACTS = ("id", "created_at", "ended_at", "status", "task", "group", "seed", "version", "held_out", "reward")

@@ -13,11 +13,12 @@ from starlette.routing import Route
 from burnish.parts.datasets.records import read_record, record_json
 from burnish.parts.datasets.rollouts import whole_rollouts
 from burnish.proxy.described import described, flat, list_of, page_of
+from burnish.proxy.feedback.usability import usability_by
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
+from burnish.proxy.log.faults import Rules, in_words
 from burnish.proxy.log.transfer import Outcome, RatedAnswer, Record
-from burnish.proxy.log.usability import Rules, in_words
 from burnish.training.teachable import unteachable
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -74,7 +75,7 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
         given = validated(Given, await read_json(request, MAX_BODY_BYTES))
         read = [_read(each) for each in given.records]
         records = [each for each in read if not isinstance(each, Outcome)]
-        stored = iter(await log.add_records(records, rules, trial=given.dry_run))
+        stored = iter(await log.add_records(records, usability_by(rules), trial=given.dry_run))
         if not given.dry_run:
             on_imported()
         outcomes = [each if isinstance(each, Outcome) else next(stored) for each in read]

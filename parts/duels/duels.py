@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from burnish.adapters import examples
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.gate import examples
 from burnish.gate.preference import last_question
 from burnish.learner.pairs import Pair, Side, read_pair
 from burnish.learner.sampling import is_ours
 from burnish.parts.duels.contest import Contest
 from burnish.proxy.access.access import Identity
+from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
 from burnish.proxy.log.duels import check_open
-from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.messages import SYSTEM_ROLES, text_of
 from burnish.proxy.records import (
     SAMPLED_FOR_DUELS,
@@ -173,7 +174,7 @@ class Duels:
         self._on_feedback(judged.added.feedback)
         better = await self._log.completion(draft.completion_id)
         worse = await self._log.worse(better.id, draft.preferred_over or "")
-        return Verdict(judged.duel, judged.added.feedback, usability(draft, better, worse, self._rules))
+        return Verdict(judged.duel, judged.added.feedback, usability(draft, better, worse, rules=self._rules))
 
     async def asked(self, duel: Duel) -> Shown:
         """Remember what two versions answered to a prompt, and return it to be judged."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from burnish.proxy.feedback.usability import obstacle_of
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.side_requests import is_side_request
-from burnish.proxy.log.usability import Rules, obstacle_of
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import Completion, Feedback
 

@@ -23,8 +23,8 @@ from burnish.parts.judging.report import Report, report
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.listings import Filters
-from burnish.proxy.log.usability import Rules
 from burnish.proxy.records import Asked, Completion, Ended, Feedback, FeedbackDraft, Served, Wire
 
 LOOKED_AT = 1_000

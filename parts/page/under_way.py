@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from burnish.proxy.messages import text_of
-from burnish.proxy.people import words
+from burnish.proxy.messages import text_of, words
 from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
 from burnish.proxy.surfaces.arriving import NOTHING, Added, Arriving
 

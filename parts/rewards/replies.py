@@ -9,9 +9,8 @@ from typing import Any
 from burnish.gate.preference import MOST_RATED
 from burnish.parts.rewards.scoring import reply_text
 from burnish.proxy.log import Rating
-from burnish.proxy.log.usability import FAULTS
-from burnish.proxy.messages import text_of
-from burnish.proxy.people import words
+from burnish.proxy.log.faults import FAULTS
+from burnish.proxy.messages import text_of, words
 from burnish.proxy.records import RatedCompletion
 from burnish.training.reward_job import OLDER, Rated
 

@@ -15,8 +15,8 @@ from burnish.parts.signals.reading import Reading, Signal, read
 from burnish.parts.signals.state import Finding
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
+from burnish.proxy.log.followers import Above
 from burnish.proxy.log.side_requests import is_side_request
-from burnish.proxy.log.signals import Above
 from burnish.proxy.records import SIGNAL, Completion, Feedback, FeedbackDraft
 
 logger = logging.getLogger(__name__)

@@ -28,8 +28,7 @@ from burnish.parts.signals.outcomes import Outcome, outcomes
 from burnish.parts.signals.running_on import Commands
 from burnish.parts.signals.shell import script_of, simple_commands
 from burnish.parts.signals.tampering import tampered_by, tampered_by_edits
-from burnish.proxy.messages import text_of
-from burnish.proxy.people import of_a_person
+from burnish.proxy.messages import of_a_person, text_of
 
 SHELL_TOOLS = frozenset({
     "bash", "shell", "exec", "execcommand", "runshellcommand", "runcommands", "runcommand", "executecommand",

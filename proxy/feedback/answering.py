@@ -8,9 +8,10 @@ from typing import Any
 
 from burnish.proxy.access.access import Action as Access
 from burnish.proxy.access.access import Identity, may
+from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
     LIKERT_IN_WORDS,
@@ -135,7 +136,7 @@ async def _add(
     if added.created:
         on_feedback(added.feedback)
     before = "" if added.created else ", as before"
-    teaches = usability(added.feedback.draft, target, None, rules, added.beside).in_words()
+    teaches = usability(added.feedback.draft, target, None, added.beside, rules=rules).in_words()
     return f"{_confirmation(draft)}{before}{teaches} – {_quote(target, seen)} ({UNDO_HINT})"
 
 

@@ -47,6 +47,7 @@ from burnish.proxy.feedback.targets import (
     read_feedback,
     yes_or_no,
 )
+from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import NotFound, Unprocessable
 from burnish.proxy.json_http import (
     Body,
@@ -58,8 +59,8 @@ from burnish.proxy.json_http import (
     validated,
 )
 from burnish.proxy.log import Log
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.ratings import Rater
-from burnish.proxy.log.usability import Rules, usability
 from burnish.proxy.records import Completion, Feedback
 from burnish.proxy.rl.commands import Answer
 from burnish.proxy.rl.grammar import parse
@@ -96,7 +97,7 @@ def feedback_routes(
         if draft.completion_id != target.id:  # the key's first record
             target = await log.completion(draft.completion_id)
         worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
-        said = usability(draft, target, worse, rules, added.beside)._asdict()
+        said = usability(draft, target, worse, added.beside, rules=rules)._asdict()
         said |= {"repeated": not added.created, "about": _about(target, draft.choice, request)}
         if asked.dry_run:
             said |= {"dry_run": True, "rated": target.rated(draft.choice)}

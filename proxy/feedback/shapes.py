@@ -9,8 +9,9 @@ from typing import Any, Literal
 import orjson
 
 from burnish.proxy.described import flat, list_of, optional
+from burnish.proxy.feedback.usability import obstacle_of, overruled, usability
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.queries import PersonalRecord
-from burnish.proxy.log.usability import Rules, obstacle_of, overruled, usability
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
     Asked,
@@ -173,7 +174,7 @@ def _usability(heard: Heard, completion: Completion, rules: Rules) -> Usability:
         return Usability(
             usable=False, reason="later feedback, or a rating of this answer alone, counts instead"
         )
-    return usability(feedback.draft, completion, heard.worse, rules)
+    return usability(feedback.draft, completion, heard.worse, rules=rules)
 
 
 def brief(record: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from burnish.proxy.log.log import Log
 from burnish.proxy.log.rated import Rating
 from burnish.proxy.log.retention import Keep
+from burnish.proxy.log.runs import Day
 from burnish.proxy.log.tally import RatingCounts, RatingTally, ReadyCounts
-from burnish.proxy.log.version_facts import Day
 
 __all__ = ["Day", "Keep", "Log", "Rating", "RatingCounts", "RatingTally", "ReadyCounts"]

@@ -12,9 +12,9 @@ import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
+from burnish.proxy.log.faults import TEXT_SURFACES, fault_of, withheld
 from burnish.proxy.log.ratings import Effective, Place, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json
-from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
 from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft, Served
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})

@@ -17,19 +17,17 @@ from burnish.proxy.log import (
     attribution,
     duels,
     files,
+    followers,
     listings,
     queries,
     rated,
     retention,
     search,
-    signals,
     store,
     transfer,
-    version_facts,
 )
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
-from burnish.proxy.log import rewards as reward_table
 from burnish.proxy.log import rollouts as rollout_table
 from burnish.proxy.log import runs as run_table
 from burnish.proxy.log import tokens as token_table
@@ -40,9 +38,7 @@ from burnish.proxy.log.rated import Rating
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
-from burnish.proxy.log.tally import RatingCounts, RatingTally
-from burnish.proxy.log.totals import Totals
-from burnish.proxy.log.usability import Rules
+from burnish.proxy.log.tally import RatingCounts, RatingTally, Totals
 from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
 from burnish.proxy.records import Completion, Passthrough, RatedCompletion
 
@@ -231,11 +227,11 @@ class Log:
     rated_answers = _reads(transfer.rated_answers)
 
     async def add_records(
-        self, given: Sequence[transfer.Record], rules: Rules, *, trial: bool
+        self, given: Sequence[transfer.Record], usable: transfer.Usable, *, trial: bool
     ) -> list[transfer.Outcome]:
         """Store records in one transaction; see ``transfer.add``. ``trial``: store nothing. Raises Unavailable."""
         try:
-            return await self._write(lambda db: transfer.add(db, given, rules, trial=trial))
+            return await self._write(lambda db: transfer.add(db, given, usable, trial=trial))
         except transfer.TriedOnly as tried:
             return tried.outcomes
 
@@ -251,9 +247,9 @@ class Log:
     kept_tokens = _reads(token_table.kept, "lookups")
     captured_tokens = _reads(token_table.captured, "lookups")
 
-    rewarded_upto = _reads(reward_table.rewarded_upto, "learning")
-    unrewarded = _reads(reward_table.unrewarded, "learning")
-    set_rewards = _writes(reward_table.set_rewards)
+    rewarded_upto = _reads(followers.rewarded_upto, "learning")
+    unrewarded = _reads(followers.unrewarded, "learning")
+    set_rewards = _writes(followers.set_rewards)
 
     add_rollout = _writes(rollout_table.add)
     reward_rollout = _writes(rollout_table.reward)
@@ -267,9 +263,9 @@ class Log:
     held_out_rollouts = _reads(rollout_table.held_out, "learning")
     rollout_steps = _reads(rollout_table.steps, "learning")
     rollouts_learnt = _writes(rollout_table.learnt)
-    last_row = _reads(signals.last_row, "learning")
-    told_results = _reads(signals.told_results, "learning")
-    branch = _reads(signals.branch, "learning")
+    last_row = _reads(followers.last_row, "learning")
+    told_results = _reads(followers.told_results, "learning")
+    branch = _reads(followers.branch, "learning")
 
     add_duel = _writes(duels.add)
     judge_duel = _writes(duels.judge)
@@ -285,8 +281,8 @@ class Log:
     keep_curve = _writes(run_table.keep_curve)
     curve = _reads(run_table.curve)
 
-    teachers = _reads(version_facts.teachers)
-    answers_by_day = _reads(version_facts.answers_by_day)
+    teachers = _reads(run_table.teachers)
+    answers_by_day = _reads(run_table.answers_by_day)
 
     async def run_totals(self) -> list[RunTotal]:
         """Count ended runs by their result, also while nothing can be written. Raises Unavailable."""

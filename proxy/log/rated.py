@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from burnish.proxy.log import feedback
+from burnish.proxy.log.faults import taught, untaught, vain, withheld
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
-from burnish.proxy.log.usability import taught, untaught, vain, withheld
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Fault, RatedCompletion, Served, answer_named
 

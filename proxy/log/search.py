@@ -18,8 +18,7 @@ from contextlib import closing
 
 from burnish.proxy.log.files import locked
 from burnish.proxy.log.tree import loaded
-from burnish.proxy.messages import text_of
-from burnish.proxy.people import words
+from burnish.proxy.messages import text_of, words
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 import orjson
 
 from burnish.proxy.http.errors import NotFound
+from burnish.proxy.log.faults import TEXT_SURFACES, fault_of
 from burnish.proxy.log.tree import loaded, stored
-from burnish.proxy.log.usability import TEXT_SURFACES, fault_of
-from burnish.proxy.messages import text_of
-from burnish.proxy.people import words
+from burnish.proxy.messages import text_of, words
 from burnish.proxy.records import Asked, Choice, Completion, Ended, Served, Worse, answer_named
 
 FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)

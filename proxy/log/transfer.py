@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any, NamedTuple
 
@@ -19,18 +19,22 @@ from burnish.proxy.ids import LENGTH
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log import duels, feedback, queries
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.rated import Rating, weighed, with_texts
 from burnish.proxy.log.store import NODE, Reader, row_of, select
 from burnish.proxy.log.tree import path, step
-from burnish.proxy.log.usability import Rules, usability
 from burnish.proxy.records import (
+    Beside,
     Completion,
     Duel,
     Feedback,
+    FeedbackDraft,
     InstructionRow,
     Passthrough,
     RatedCompletion,
+    Usability,
+    Worse,
 )
 
 Record = Completion | Feedback | Passthrough | Duel | InstructionRow
@@ -60,14 +64,18 @@ class TriedOnly(Exception):
 KNOWN = Outcome(new=False)
 
 
+Usable = Callable[[FeedbackDraft, Completion, Worse | None, Sequence[Beside]], Usability]
+"""Tells whether feedback can teach something; see ``feedback.usability``."""
+
+
 def add(
-    connection: sqlite3.Connection, records: Sequence[Record], rules: Rules, *, trial: bool
+    connection: sqlite3.Connection, records: Sequence[Record], usable: Usable, *, trial: bool
 ) -> list[Outcome]:
     """Store records; returns the outcome of each. A refused one doesn't keep the others out.
 
     ``trial``: raises TriedOnly instead, so that the caller's transaction takes everything back.
     """
-    importer = _Importer(connection, rules)
+    importer = _Importer(connection, usable)
     outcomes = [importer.add(each) for each in records]
     if trial:
         raise TriedOnly(outcomes)
@@ -75,9 +83,9 @@ def add(
 
 
 class _Importer:
-    def __init__(self, connection: sqlite3.Connection, rules: Rules) -> None:
+    def __init__(self, connection: sqlite3.Connection, usable: Usable) -> None:
         self._connection = connection
-        self._rules = rules
+        self._usable = usable
         self._intake = Intake(connection)
 
     def add(self, record: Record) -> Outcome:
@@ -146,7 +154,7 @@ class _Importer:
         target = reader.completion(row, full=True)
         worse = reader.worse(row[NODE], draft.preferred_over) if draft.preferred_over else None
         beside = feedback.beside(self._connection, given)
-        return usability(draft, target, worse, self._rules, beside)._asdict()
+        return self._usable(draft, target, worse, beside)._asdict()
 
 
 def _is_stored(

@@ -19,8 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from burnish.proxy.log.credentials import holds_credential
-from burnish.proxy.messages import part_text
-from burnish.proxy.people import of_a_person
+from burnish.proxy.messages import of_a_person, part_text
 
 Value = TypeVar("Value")
 

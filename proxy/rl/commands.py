@@ -3,7 +3,7 @@
 A command must be the whole last human turn. Text that clients wrap around it is removed. With any other text around
 it, the command is only a quotation, or part of a file.
 
-Wrappers of an exact pattern are known (``people``). Any other block ``<tag>…</tag>`` before a command may hold a
+Wrappers of an exact pattern are known (``messages``). Any other block ``<tag>…</tag>`` before a command may hold a
 document, which may close the tag itself. So it ends at the last closing tag of its name, and what remains must be one
 line. So must a command beside another part, or inside a wrapper around the person's own words.
 """
@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from burnish.proxy.access.access import Identity
-from burnish.proxy.messages import SYSTEM_ROLES
-from burnish.proxy.people import is_context, of_a_person, unwrapped
+from burnish.proxy.messages import SYSTEM_ROLES, is_context, of_a_person, unwrapped
 from burnish.proxy.rl.grammar import BLANK, Command, parse
 from burnish.proxy.rl.own_words import PREFIX, is_answer
 

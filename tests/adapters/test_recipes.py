@@ -11,8 +11,8 @@ import pytest
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import recipes
-from burnish.adapters.hosts.base import ManagedKind
 from burnish.adapters.hosts.recipes import Recipe, recipe_for
+from burnish.config.engines import ManagedKind
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
 from burnish.adapters.registry import EVENTS, Registry
-from burnish.gate import examples
 from tests.adapters.engines import full_disk
 from tests.support.lora import LAYER, register, tensors, write_adapter
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bench.learning.questions import BRIEFLY, PROMPTS
+from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
-from burnish.gate import examples
 from burnish.gate.questions import QUESTIONS
 from burnish.learner.pairs import read_pair
 from burnish.learner.plan import Wanted

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from burnish.adapters.manifest import Manifest, learnt_by
 from burnish.learner.export import Chosen, Policies, chosen, hold_out, left_out, sample
 from burnish.proxy.log import Rating
+from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.ratings import Effective
-from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Fault, RatedCompletion
 from tests.support import records
 from tests.support.records import changed

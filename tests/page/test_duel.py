@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Route, expect
 
-from burnish.gate import examples
+from burnish.adapters import examples
 from tests.learner.test_plan import Rated, rated
 from tests.page.axe import violations
 from tests.page.site import Site

@@ -13,8 +13,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from burnish.adapters import examples
 from burnish.adapters.registry import Registry
-from burnish.gate import examples
 from burnish.learner.pairs import kept_pairs
 from burnish.learner.sampling import Prompt, ordinary
 from burnish.training.job import Rollout

@@ -12,9 +12,10 @@ import pytest
 
 from burnish.learner import export
 from burnish.learner.export import Policies, chosen, left_out
+from burnish.proxy.feedback.usability import obstacle_of
 from burnish.proxy.log import Rating
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.ratings import Effective
-from burnish.proxy.log.usability import Rules, obstacle_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend

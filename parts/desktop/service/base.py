@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from burnish.app.upgrade import check_program
 from burnish.config.config import Config
 from burnish.parts.desktop.service import options, starting, unit_files
 from burnish.parts.desktop.service.state import State
@@ -60,7 +61,7 @@ class Service(ABC):
         before = self.state()
         if before.running and before.at_login and all(unit.is_there() for unit in units):
             return Installed(url, self.files(), changed=False)
-        options.check_program()
+        check_program()
         starting.check_can_start(config, before)
         with self._all_or_nothing(units):
             aside = unit_files.put_aside(units)

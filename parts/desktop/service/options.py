@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from burnish.adapters.hosts.ollama_store import STORE
 from burnish.config.config import Config, default_config_file, load_config
 from burnish.config.settings import ENV_PREFIX, withdrawn
-from burnish.proxy.http.errors import ConfigError, ServiceError
+from burnish.proxy.http.errors import ConfigError
 
 CARRIED = (
     "BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT",
@@ -28,7 +27,6 @@ END_S = 15
 """How long burnish needs to end after that."""
 NO_TRAIN = "--no-train"
 # Importing everything takes a second or two, and the disk may be asleep.
-PROGRAM_LIMIT_S = 60.0
 
 
 def command(flags: Mapping[str, Any], file: Path | None) -> list[str]:
@@ -88,21 +86,6 @@ def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
     if not found.port:
         raise ConfigError("a service needs a port of its own: give one with --port, e.g. 8787", param="port")
     return found
-
-
-def check_program() -> None:
-    """Raises ServiceError if the program that the service names doesn't run from elsewhere, e.g. half-installed."""
-    line = [sys.executable, "-m", "burnish", "--version"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    try:
-        subprocess.run(
-            line, cwd="/", env=clean, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S, check=True
-        )
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no output"])[-1]
-        raise ServiceError(f"`{' '.join(line)}` fails, so install burnish again: {last}") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ServiceError(f"`{' '.join(line)}` doesn't run, so install burnish again: {error}") from error
 
 
 def _absolute(name: str, value: Any) -> Any:

@@ -7,8 +7,9 @@ from pathlib import Path
 from burnish.learner import export
 from burnish.parts.datasets.importing import read_files
 from burnish.parts.datasets.records import read_record
+from burnish.proxy.feedback.usability import usability_by
 from burnish.proxy.log import Log, RatingTally
-from burnish.proxy.log.usability import Rules
+from burnish.proxy.log.faults import Rules
 from tests.parts.datasets.exports import langfuse, lines
 from tests.proxy.log.exchanges import capture, rate, user
 
@@ -17,7 +18,9 @@ RULES = Rules({}, "auto", scrub=True)
 
 async def imported(log: Log, path: Path, *, trial: bool = False) -> list[str]:
     found = read_files([path], None, {})
-    outcomes = await log.add_records([read_record(each.content) for each in found.lines], RULES, trial=trial)
+    outcomes = await log.add_records(
+        [read_record(each.content) for each in found.lines], usability_by(RULES), trial=trial
+    )
     assert [each.refused for each in outcomes] == [None] * len(outcomes)
     return [each.place for each in found.lines]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.proxy.log import Log
-from burnish.proxy.log.usability import Rules
+from burnish.proxy.log.faults import Rules
 from tests.parts.datasets.test_round_trip import CALL, TOOL, address
 from tests.proxy.log.exchanges import capture, rate, user
 from tests.support.inprocess import behind

@@ -18,7 +18,7 @@ from burnish.proxy.access.access import EVERYBODY, IDENTITY
 from burnish.proxy.feedback import completion_routes, feedback_routes
 from burnish.proxy.feedback.shapes import Fates
 from burnish.proxy.log import Log
-from burnish.proxy.log.usability import Rules
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.records import Feedback
 from tests.proxy.log.exchanges import assistant, capture, user
 

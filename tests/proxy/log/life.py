@@ -7,9 +7,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from burnish.proxy.feedback.usability import usability_by
 from burnish.proxy.ids import feedback_id
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.log.usability import Rules
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.records import Feedback, FeedbackDraft, Source
 from tests.proxy.log.exchanges import Message, assistant, capture, pass_on, user
 
@@ -123,4 +124,4 @@ class Life:
             name = self.chance.choice((feedback_id(), feedback_id().replace("fb_0", "fb_00")[:29]))
             undone_at = self.chance.choice((None, None, moment))
             made = Feedback(name, moment, "", draft, undone_at)
-            await self.log.add_records([made], RULES, trial=self.chance.random() < 0.2)
+            await self.log.add_records([made], usability_by(RULES), trial=self.chance.random() < 0.2)

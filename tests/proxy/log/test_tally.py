@@ -18,8 +18,7 @@ from burnish.proxy.ids import feedback_id
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.feedback import in_conversations
 from burnish.proxy.log.ratings import rater_figures, raters, rating_figures
-from burnish.proxy.log.tally import RatingSummary, counted
-from burnish.proxy.log.totals import RATINGS
+from burnish.proxy.log.tally import RATINGS, RatingSummary, counted
 from tests.proxy.log.exchanges import all_rated, answered, assistant, capture, opened, rate, user
 from tests.proxy.log.life import EVENTS, Life
 

@@ -21,8 +21,7 @@ from burnish.proxy.log.tree import (
     step,
     stored,
 )
-from burnish.proxy.messages import text_of
-from burnish.proxy.people import words
+from burnish.proxy.messages import text_of, words
 
 
 def called(arguments: str, name: str = "f") -> dict[str, Any]:

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.model_file import OLLAMA, hub_model, model_file
+from burnish.adapters.hosts.model_file import hub_model, model_file
 from burnish.cli import doctor_machine, doctor_network
 from burnish.config.config import Config, is_loopback
+from burnish.config.engines import OLLAMA
 from burnish.parts.connect import AGENTS, Home
 from burnish.proxy import server_file
 from burnish.proxy.relay.routing import placed

@@ -6,51 +6,23 @@ The answer to a rating, lists and training ask the same functions. Reasons that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
+from functools import partial
 from typing import Any
 
-import orjson
-
-from burnish.proxy.log.credentials import holds_credential
-from burnish.proxy.log.ratings import PEOPLE, Effective
-from burnish.proxy.records import Beside, Completion, Fault, FeedbackDraft, Outcome, Usability, Worse
-from burnish.training.job import OBJECTIVES, Objective
+from burnish.proxy.log.faults import FAULTS, Rules, in_words, untaught, withheld
+from burnish.proxy.log.ratings import PEOPLE
+from burnish.proxy.log.transfer import Usable
+from burnish.proxy.records import Beside, Completion, Fault, FeedbackDraft, Usability, Worse
+from burnish.training.job import OBJECTIVES
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.teachable import uncommentable, unteachable
 
-TEXT_SURFACES = ("completions", "ollama_generate")
-OWN_PROMPT = ("raw", "template", "suffix", "context")
-"""With these parameters of a text prompt the model sees another text than the logged messages."""
-
-FAULTS: Mapping[Fault, str] = {
-    "incomplete": "the answer was cut off or never came",
-    "error": "the engine answered with an error",
-    "no_text": "the question or the answer has no text",
-    "own_prompt": "the prompt was not a chat: raw, with a template or suffix, or after a context of tokens",
-    "credential": "the exchange or the feedback holds a key or a token (log.scrub)",
-    "other_prompt": "the two answers aren't to the same prompt",
-    "not_teaching": "a further upstream gave the answer: to learn from it, if its terms allow that, set "
-    "teaches = true in [upstreams.NAME]",
-}
 NEUTRAL = "a rating in the middle teaches only once you have given eight grades that differ"
 ON_GOOD = "only comments on answers that weren't good do"
 NO_WEIGHT = "train.rater_weights gives this rater no weight"
 OVERRULED = "a person said something of this answer, which counts instead of a judge or a signal"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings of training that decide what can teach."""
-
-    rater_weights: Mapping[str, float]
-    objective: Objective | str
-    """"auto": any."""
-    scrub: bool
-    """``log.scrub``."""
-    teachers: Collection[str] = ()
-    """The further upstreams with ``teaches``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +35,11 @@ class _Said:
     worse: Sequence[Mapping[str, Any]] = ()
 
 
-def fault_of(
-    outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any]
-) -> Fault | None:
-    """Return why nothing can be learnt from an answer. ``params``: of a surface in TEXT_SURFACES, else empty."""
-    if outcome != "complete":
-        return "incomplete"
-    if status != HTTPStatus.OK:
-        return "error"
-    if not has_text:
-        return "no_text"
-    return "own_prompt" if any(params.get(name) for name in OWN_PROMPT) else None
-
-
 def obstacle_of(completion: Completion, rules: Rules) -> str | None:
     """Return why no rating of a completion can teach, as far as it was read."""
     if fault := _fault(completion, rules):
         return in_words(fault, completion.served.upstream_table)
     return unteachable(completion.messages, completion.reply or {})
-
-
-def in_words(fault: Fault, upstream_table: str | None) -> str:
-    return FAULTS[fault].replace("NAME", upstream_table or "NAME")
 
 
 def _fault(completion: Completion, rules: Rules, *said: str | None) -> Fault | None:
@@ -95,42 +50,18 @@ def _fault(completion: Completion, rules: Rules, *said: str | None) -> Fault | N
     )
 
 
-def untaught(upstream_table: str | None, teachers: Collection[str]) -> Fault | None:
-    """Return the fault of an answer of a further upstream that isn't among those that teach."""
-    return None if upstream_table is None or upstream_table in teachers else "not_teaching"
-
-
-def taught(
-    worse: Iterable[Worse | None], *, scrub: bool, teachers: Collection[str]
-) -> tuple[dict[str, Any], ...]:
-    """Return the replies that another one was preferred over, without those that can't be learnt from."""
-    return tuple(
-        each.reply
-        for each in worse
-        if each and not (untaught(each.upstream_table, teachers) or withheld(worse=each.reply, scrub=scrub))
-    )
-
-
-def withheld(
-    holds: bool = False, *said: str | None, worse: Mapping[str, Any] | None = None, scrub: bool
-) -> Fault | None:
-    """Return the fault of an exchange that holds a key or a token, or of feedback that does, if ``scrub`` is on."""
-    texts = [each.encode() for each in said if each] + ([orjson.dumps(worse)] if worse else [])
-    return "credential" if scrub and (holds or any(map(holds_credential, texts))) else None
-
-
-def vain(rating: Effective, *, paired: bool) -> Fault | None:
-    """Return why the feedback on an answer says nothing that can be learnt."""
-    said = rating.reward is not None or rating.comment or paired
-    return "other_prompt" if rating.preferred_over and not said else None
+def usability_by(rules: Rules) -> Usable:
+    """Return the function that the import of records asks."""
+    return partial(usability, rules=rules)
 
 
 def usability(
     draft: FeedbackDraft,
     completion: Completion,
     worse: Worse | None,
-    rules: Rules,
     beside: Sequence[Beside] = (),
+    *,
+    rules: Rules,
 ) -> Usability:
     """Return whether feedback can teach something about a completion that it names or covers.
 

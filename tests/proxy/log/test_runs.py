@@ -10,7 +10,7 @@ from pathlib import Path
 from burnish.proxy import ids
 from burnish.proxy.log import Log
 from burnish.proxy.log.migrations import migrate
-from burnish.proxy.log.version_facts import answers_by_day
+from burnish.proxy.log.runs import answers_by_day
 from tests.proxy.log.exchanges import capture, rate, user
 
 NOON = datetime(2026, 11, 25, 12).astimezone()
