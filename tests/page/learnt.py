@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx
 
+from burnish.adapters import examples
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from burnish.adapters.waiting import PASSED_AGAINST
-from burnish.gate import Verdict, examples, judge
+from burnish.gate import Verdict, judge
 from burnish.learner.curve import curve
 from burnish.proxy import ids
 from burnish.proxy.log import Log
