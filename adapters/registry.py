@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +60,8 @@ class Registry:
         self._writing = threading.Lock()
         self._kept: bytes | None = None
         """The whole lines of the history, once ``recover`` has read them."""
+        self.on_live: Callable[[int], None] = lambda _: None
+        """Called with the number of a version that has become live, on any thread."""
 
     def versions(self) -> list[AdapterVersion]:
         """Return every version in order; log and leave out those with an unreadable manifest."""
@@ -132,7 +134,10 @@ class Registry:
             now = self.state(version)
             if state not in NEXT[now] or (version == BASE_VERSION and state == "rejected"):
                 raise IllegalTransition(f"{version_label(version)} is {now} and can't become {state}")
-            return self._append(version, state, reason, details)
+            event = self._append(version, state, reason, details)
+        if state == "live":
+            self.on_live(version)
+        return event
 
     def register(
         self,

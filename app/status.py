@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,11 +15,10 @@ from starlette.routing import Route
 import burnish
 from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.config.config import Config
-from burnish.learner.engine import Engine
+from burnish.parts.core import Core
+from burnish.parts.hooks import Hooks
 from burnish.proxy.described import described, flat
 from burnish.proxy.json_http import caller_of, json_response
-from burnish.proxy.log import Log
-from burnish.proxy.relay.upstreams import Upstreams
 
 # Open pages hear of every change of the status, and the free room changes all the time.
 ROUGH_BYTES = 100_000_000
@@ -32,36 +31,30 @@ NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "re
 class Status:
     """What ``/burnish/status`` shows."""
 
-    log: Log
-    upstreams: Upstreams
-    engine: Engine | None
-    """None if burnish doesn't swap versions in the upstream."""
-    learner_status: Callable[[], dict[str, Any]]
-    instructions_status: Callable[[str], Awaitable[dict[str, Any]]]
-    """Takes a caller; see ``Instructions.status``."""
+    core: Core
     in_flight: Callable[[], int]
-    config: Config
     started: ManagedEngine | None
     """None if burnish didn't start the upstream."""
-    signals: Callable[[], dict[str, Any]]
-    """What was read from results of tools."""
+    hooks: Hooks
 
     def engine_trouble(self) -> str | None:
-        return (self.started and self.started.trouble) or (self.engine and self.engine.trouble()) or None
+        engine = self.core.engine
+        return (self.started and self.started.trouble) or (engine and engine.trouble()) or None
 
     async def shown(self, caller: str) -> dict[str, Any]:
         """Return all of it. Raises Unavailable."""
-        log, engine, trouble = self.log, self.engine, self.log.healthy()
+        core, log = self.core, self.core.log
+        engine, trouble, learner = core.engine, log.healthy(), core.learner_status()
         return {
             "version": burnish.__version__,
-            "upstream": self.upstreams.name,
-            "upstream_api_key": self.config.upstream_api_key is not None,
-            "upstreams": await self.upstreams.status(),
+            "upstream": core.upstream.name,
+            "upstream_api_key": core.config.upstream_api_key is not None,
+            "upstreams": await core.upstream.status(),
             "live": engine.live() if engine else NO_ENGINE,
             "engine": {
                 "trouble": self.engine_trouble(),
                 "started": self.started.status() if self.started else None,
-                "obstacle": await engine.obstacle() if engine else self.learner_status()["reason"],
+                "obstacle": await engine.obstacle() if engine else learner["reason"],
                 "way": engine.swap.host.limits.way if engine else None,
                 "window": engine.window if engine else None,
             },
@@ -70,12 +63,13 @@ class Status:
                 "healthy": trouble is None,
                 "trouble": trouble,
                 "waiting": log.backlog().entries,
-                **await asyncio.to_thread(_room, self.config),
+                **await asyncio.to_thread(_room, core.config),
             },
             "counts": await log.counts(),
-            "learner": self.learner_status(),
-            "instructions": await self.instructions_status(caller),
-            "signals": self.signals(),
+            "learner": learner,
+            "instructions": await core.instructions.status(caller, core.live()),
+            **self.hooks.shown(),
+            "parts": self.hooks.status(),
             "rollouts": (await log.rollout_tally())._asdict(),
         }
 
@@ -87,21 +81,22 @@ def status_routes(status: Status) -> Sequence[Route]:
         statuses=(200, 503),
     )
     async def healthz(request: Request) -> Response:
-        trouble = [reason for reason in (status.log.healthy(), status.engine_trouble()) if reason]
-        engine, started = status.engine, status.started
+        trouble = [reason for reason in (status.core.log.healthy(), status.engine_trouble()) if reason]
+        engine, started = status.core.engine, status.started
         up = engine.serving if engine else not (started and started.trouble)
         content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
     @described("the configuration in use, without keys")
     async def configuration(request: Request) -> Response:
-        return json_response(status.config.model_dump(mode="json"))  # keys are masked
+        return json_response(status.core.config.model_dump(mode="json"))  # keys are masked
 
     @described(
         "counts, [further upstreams](engines.md#several-upstreams) and what is wrong with them, live version, what the "
         "engine still needs (`engine.obstacle`), what the embedded one reads (`engine.window`), state of training and "
         "why it waits, answers that are being written (`answering`), of the log `waiting`, `size_bytes`, `free_bytes`, "
-        "the latest [signals](signals.md), and `rollouts` that are open, or ready to be learnt from by task"
+        "the latest [signals](signals.md), `rollouts` that are open, or ready to be learnt from by task, and `parts`: "
+        "one that is `behind` has not taken so many events, for the reason in `trouble`, and gets them again"
     )
     async def shown(request: Request) -> Response:
         return json_response(await status.shown(caller_of(request)))

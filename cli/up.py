@@ -151,6 +151,10 @@ def _welcome(url: str, config: Config) -> None:
         console.print(
             "  your comments on answers are added to the system prompt: [cyan]burnish instructions[/]"
         )
+    for name in config.parts:
+        console.print(
+            f"  your own part, from {escape(str(config.file))}: [cyan]{escape(name)}[/]", soft_wrap=True
+        )
     console.print(f"  {_next_step(config)}\n")
 
 

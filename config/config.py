@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -16,12 +16,14 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
+    StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
 )
 
 from burnish.config.engines import OLLAMA, ManagedKind
+from burnish.config.hyperparameters import IMPORT_PATH
 from burnish.config.model_names import DEFAULT_MODEL
 from burnish.config.setting_faults import explain
 from burnish.config.settings import ENV_PREFIX, URL_VARIABLE, Sources, merge, variables_in
@@ -66,8 +68,13 @@ class Local(NamedTuple):
     """Bearer token for it."""
 
 
+ImportPath = Annotated[str, StringConstraints(pattern=IMPORT_PATH)]
+"""A class in a module: "my_module:Part"."""
+
+
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+    _file: Path | None = PrivateAttr(None)
 
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an api_key.")
     port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -136,6 +143,11 @@ class Config(BaseModel):
     allowed_hosts: tuple[str, ...] = Field((), description="Host names to accept besides those of loopback.")
     allowed_origins: tuple[str, ...] = Field(
         (), description='Web pages that may call, e.g. "http://localhost:3000".'
+    )
+    parts: tuple[ImportPath, ...] = Field(
+        (),
+        description='[Parts](parts.md) of your own, e.g. ["my_module:Part"] for the class Part in my_module.py beside '
+        "this file. Only in the file: the environment can't set it.",
     )
     trusted_proxies: tuple[str, ...] = Field(
         (),
@@ -209,6 +221,16 @@ class Config(BaseModel):
     def chat_history_file(self) -> Path:
         """What was typed in `burnish chat`."""
         return self.data_dir / "chat_history"
+
+    @property
+    def parts_dir(self) -> Path:
+        """The events that parts have not taken yet."""
+        return self.data_dir / "parts"
+
+    @property
+    def file(self) -> Path | None:
+        """The configuration file; None if the settings come from elsewhere."""
+        return self._file
 
     @property
     def server_file(self) -> Path:
@@ -450,6 +472,8 @@ def load_config(
     given = Sources(Config).read(path, env_files(path, variables), variables)
     merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:
-        return Config.model_validate(given)
+        config = Config.model_validate(given)
     except ValidationError as error:
         raise ConfigError("the configuration is wrong:\n" + explain(error, Config)) from error
+    config._file = path
+    return config

@@ -30,8 +30,10 @@ OTHER_VARIABLES = frozenset(
     {"BURNISH_CONFIG", "BURNISH_ENV_FILE", URL_VARIABLE, "BURNISH_CACHE_DIR", "BURNISH_ANY_KEY"}
 )
 """Read elsewhere, or set for an agent; they aren't settings."""
-NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objective"})
+NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objective", "parts"})
 """Keys that lead elsewhere or run a program, like those of paths. Files of variables get copied and checked in."""
+ONLY_IN_THE_FILE = frozenset({"parts"})
+"""Keys that have burnish run a program of the user's."""
 RENAMED = {"instant": "instructions"}
 """Old names of keys. They are refused with the new name instead of being ignored."""
 
@@ -122,6 +124,10 @@ class Sources:
             if not (text and name.upper().startswith(ENV_PREFIX)) or name.upper() in OTHER_VARIABLES:
                 continue
             *tables, key = name[len(ENV_PREFIX) :].lower().split("__")
+            if key in ONLY_IN_THE_FILE:
+                raise ConfigError(
+                    f"{name}: {key} runs a program, so it counts only in burnish's configuration file"
+                )
             if not self._is_known(*tables, key):
                 self._refuse_if_misspelt(name, ".".join((*tables, key)))
                 continue

@@ -122,7 +122,15 @@ ROOMS: Mapping[str, Room] = {
             "scripts/engines",
             "constraints.txt",
         ),
-        ("burnish.proxy", "bench"),
+        (
+            "bench",
+            "burnish.app",
+            "burnish.cli",
+            "burnish.learner",
+            "burnish.parts",
+            "burnish.proxy",
+            "burnish.terminal",
+        ),
     ),
     # Agents and SDKs speak to the whole proxy. It runs with --no-train before an upstream.
     "clients": Room(

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.burnish import Burnish, running
+from tests.support.fixtures import log, patient, pytest_asyncio_loop_factories, weights
+
+__all__ = ["log", "patient", "pytest_asyncio_loop_factories", "weights"]
 
 
 @pytest.fixture(scope="package")

@@ -37,11 +37,14 @@ from burnish.proxy.log import Log
 from burnish.proxy.records import Run
 from tests.learner.test_foreign_engine import Engine
 from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
+from tests.support.fixtures import log, patient, pytest_asyncio_loop_factories, weights
 from tests.support.inprocess import listening
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.patience import within
 from tests.support.shared import shared
 from tests.support.tiny_gguf import random_llama
+
+__all__ = ["log", "patient", "pytest_asyncio_loop_factories", "weights"]
 
 
 class WatchedLog(Log):
