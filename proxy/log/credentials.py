@@ -19,9 +19,9 @@ DISTINCT = 10
 SAMPLE = b"EXAMPLE"
 """In the keys that AWS prints in its documentation."""
 LOOK_BACK = 12
-MARK_BEFORE = 40
+MARK_BEFORE = 56
 """Bytes before a long word in which the mark of its kind begins, unless that stands apart: a JSON web token may have
-a short word between."""
+a short word between, and Slack's addresses have two."""
 TOKEN = re.compile(rb"\A[^\s\"'<>,;]*")
 """The rest of a key that has been found."""
 REPLACEMENT = "…".encode()
@@ -63,7 +63,7 @@ KINDS = (
     _kind(b"github_pat_", rb"\w{50}"),
     _kind(b"glpat-", rb"[\w-]{20}"),  # GitLab
     _kind(b"xox", rb"[abeoprs]-(?=[A-Za-z-]{0,20}\d)[A-Za-z0-9-]{20}"),  # Slack
-    _kind(b"hooks.slack.com/services/T", rb"\w{6,12}/B\w{6,12}/\w{20}", rb"", apart=True),
+    _kind(b"hooks.slack.com/services/T", rb"\w{6,12}/B\w{6,12}/\w{20}", rb""),
     _kind(b"k_live_", rb"[A-Za-z0-9]{20}", rb"[sr]\Z"),  # Stripe
     _kind(b"npm_", rb"[A-Za-z0-9]{36}"),
     _kind(b"pypi-AgE", rb"[\w-]{50}"),
@@ -78,17 +78,17 @@ KINDS = (
 def holds_credential(text: bytes) -> bool:
     """Return whether a text, as JSON, holds what looks like a key or a token."""
     words = text.translate(AS_WORDS)
-    if LONG_WORD not in words:
+    start = words.find(LONG_WORD)
+    if start < 0:
         return False
-    near = _long_words(text, words)
+    near = _long_words(text, words, start)
     marked = [kind for kind in KINDS if kind.mark in (text if kind.apart else near)]
     return any(_found(kind, text) for kind in marked)
 
 
-def _long_words(text: bytes, words: bytes) -> bytes:
-    """Return the long words of a text, each with what stands before it. Most texts have few."""
+def _long_words(text: bytes, words: bytes, start: int) -> bytes:
+    """Return the long words of a text, each with what stands before it; the first begins at ``start``."""
     parts = []
-    start = words.find(LONG_WORD)
     while start >= 0:
         end = words.find(b" ", start)
         end = end if end >= 0 else len(text)
