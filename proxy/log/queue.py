@@ -157,7 +157,9 @@ class Queue:
         return [each.entry for each in self._all(number)]
 
     def _all(self, after: int) -> Iterator[Waiting]:
-        return filter(lambda each: each.number > after, chain(self.writing, self.entries))
+        if after >= self.count:  # often all of them are in the journal
+            return iter(())
+        return (each for each in chain(self.writing, self.entries) if each.number > after)
 
 
 logger = logging.getLogger(__name__)
