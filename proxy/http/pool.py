@@ -124,8 +124,8 @@ class Pool:
             if self._proxied is None:
                 self._proxied = ProxiedUpstreams(self._connect_s, self._deadlines, self._most)
             return await self._proxied.send(method, address, path, headers, body)
-        request = _request(method, path, origin.authority, headers, body, close=not reuse)
-        request = request._replace(inform=inform, trailers=trailers)
+        head, chunked = _head(method, path, origin.authority, headers, body, close=not reuse)
+        request = Request(method, head, body, chunked, inform=inform, trailers=trailers)
         return await self._exchange(origin, request, reuse=reuse)
 
     async def switch(self, address: str, path: str, headers: RawHeaders) -> DirectResponse:
@@ -136,8 +136,8 @@ class Pool:
                 f"{address} is reached through the proxy that the environment sets, and burnish opens no websockets "
                 "through one. If it needs no proxy, add it to NO_PROXY"
             )
-        request = _request("GET", path, origin.authority, headers, None, close=False)
-        return await self._exchange(origin, request._replace(switch=True), reuse=False)
+        head, chunked = _head("GET", path, origin.authority, headers, None, close=False)
+        return await self._exchange(origin, Request("GET", head, None, chunked, switch=True), reuse=False)
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """Keep a connection for the next request if it can take one, and free its place."""
@@ -214,10 +214,10 @@ class Pool:
         return context
 
 
-def _request(
+def _head(
     method: str, path: str, authority: bytes, headers: RawHeaders, body: Body, *, close: bool
-) -> Request:
-    """Write the head of a request. Raises ValueError."""
+) -> tuple[bytes, bool]:
+    """Write the head of a request; return it, and whether the body goes in chunks. Raises ValueError."""
     parts = [f"{method} {path} HTTP/1.1\r\nhost: ".encode("latin-1"), authority, b"\r\n"]
     announced = False
     for name, value in headers:
@@ -239,4 +239,4 @@ def _request(
         raise ValueError("a header or the path holds a line break or a space")
     if not path.startswith("/"):
         raise ValueError("the path doesn't begin with a slash")
-    return Request(method, head, body, chunked)
+    return head, chunked
