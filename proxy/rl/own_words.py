@@ -9,7 +9,7 @@ colon; or it follows the very words that it quotes. So a text of the model that 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -112,7 +112,7 @@ def without_own_words(items: Sequence[Any]) -> list[Any] | None:
     kept: list[Any] = []
     for item, following in zip_longest(items, items[1:]):
         freed = item
-        if _is_assistants(item):
+        if _is_assistants(item) and _may_hold_answer(item):
             behind = bool(kept) and _is_assistants(kept[-1])
             freed = _freed(item, behind=behind, before=_is_assistants(following))
         if freed is not None:
@@ -122,10 +122,15 @@ def without_own_words(items: Sequence[Any]) -> list[Any] | None:
 
 
 def _is_assistants(item: Any) -> bool:
-    return isinstance(item, Mapping) and item.get("role") in ASSISTANTS
+    return isinstance(item, dict) and item.get("role") in ASSISTANTS
 
 
-def _freed(item: Mapping[str, Any], *, behind: bool, before: bool) -> Mapping[str, Any] | None:
+def _may_hold_answer(item: dict[str, Any]) -> bool:
+    content = item.get("content")
+    return not isinstance(content, str) or PREFIX in content or "parts" in item
+
+
+def _freed(item: dict[str, Any], *, behind: bool, before: bool) -> dict[str, Any] | None:
     """Return a message of the assistant without burnish's own answers; None if nothing else is in it.
 
     ``behind``, ``before``: whether its neighbours are the assistant's, too. They may be pieces of one message.
@@ -159,12 +164,12 @@ def _freed(item: Mapping[str, Any], *, behind: bool, before: bool) -> Mapping[st
 
 
 def _worded(part: Any, text: str | None) -> Any:
-    return {**part, "text": text} if isinstance(part, Mapping) else text
+    return {**part, "text": text} if isinstance(part, dict) else text
 
 
 def _text(part: Any) -> str | None:
     """Return what the assistant says in a part; None of any other kind, such as a thought."""
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         return part if isinstance(part, str) else None
     text, kind = part.get("text"), part.get("type", "text")
     said = isinstance(text, str) and isinstance(kind, str) and kind in TEXT_PARTS and not part.get("thought")
