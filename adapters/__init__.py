@@ -1,4 +1,4 @@
-"""Adapter versions: ``registry`` (what there is), ``gate`` (may it go live), ``swap``, ``route`` and ``hosts``.
+"""Adapter versions: ``registry`` (what there is), ``swap``, ``route`` and ``hosts``.
 
 Only the errors are imported here: every engine's child imports this package, and must not pay for the rest.
 """

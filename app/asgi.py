@@ -57,7 +57,7 @@ class App:
         carried: Callable[[NamedRollout], Awaitable[Carried]],
         refused: Callable[[int], None],
     ) -> None:
-        """``carried`` returns an open rollout; ``refused`` gets the status of each error that leaves from here."""
+        """``carried`` returns an open rollout; ``refused`` is called with the status of each error that the application answers."""
         self._guard = guard
         self._carried = carried
         self._refused = refused
@@ -186,7 +186,7 @@ def _failed(error: Exception) -> BurnishError:
 
 
 def _is_local(scope: Scope, headers: Named) -> bool:
-    """Whether a request came from this machine, and not through a reverse proxy on it."""
+    """Return whether a request came from this machine, and not through a reverse proxy on it."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0]) and not any(name in headers for name in FORWARDED)
 

@@ -287,7 +287,7 @@ class RewardConfig(BaseModel):
     model: str | None = Field(
         None,
         min_length=1,
-        description="A reward model of somebody else's: the directory of a sequence classifier of transformers with "
+        description="Another reward model: the directory of a sequence classifier of transformers with "
         "one label, or its name on the Hugging Face hub if it was downloaded before. It runs in a process of its own. "
         "Unset: the one that `burnish reward train` learns.",
     )

@@ -22,7 +22,7 @@ _JUDGED_BY = {
 }
 _LIKED = {
     True: "You would like its replies better, {judged}.",
-    None: "You wouldn't surely like its replies better, {judged}.",
+    None: "It isn't clear that you would like its replies better, {judged}.",
     False: "You would like its replies less, {judged}.",
 }
 _EARNS = {

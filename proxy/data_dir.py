@@ -54,7 +54,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Whether a burnish works in a data directory."""
+    """Return whether a burnish works in a data directory."""
     try:
         lock = (path / LOCK).open(encoding="utf-8")
     except OSError:
@@ -64,7 +64,7 @@ def in_use(path: Path) -> bool:
 
 
 def _taken(lock: TextIO, how: int) -> bool:
-    """Whether we have got a lock, until its file is closed."""
+    """Return whether we got a lock. It holds until its file is closed."""
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except OSError:

@@ -11,7 +11,7 @@ SETTINGS_BYTES = 1024**2
 
 
 def check_regular(path: Path, limit_bytes: int) -> None:
-    """Raise OSError unless a path is, or leads to, a regular file of at most so many bytes."""
+    """Raise OSError unless a path is, or links to, a regular file of at most ``limit_bytes``."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, f"{path} is not a regular file")

@@ -14,6 +14,7 @@ from burnish.config.config import Config
 from burnish.config.settings import Sources
 
 ROOT = Path(__file__).parents[1]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 LLMS = ROOT / "docs" / "llms.txt"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), LLMS])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -32,6 +33,29 @@ def test_links_resolve(source: Path) -> None:
         found = (source.parent / target).resolve() if target else source
         assert found.exists(), f"{source.name} links to {target}"
         assert not anchor or anchor in anchors(found), f"{source.name} links to {target}#{anchor}"
+
+
+def listed() -> list[str]:
+    """Return what the listings of docs/architecture.md name, with the folder that their first column names."""
+    names: list[str] = []
+    base = ""
+    for listing in FENCED.findall(ARCHITECTURE.read_text().partition("## Folders")[2]):
+        for line in listing.splitlines():
+            folder = re.match(r"(\w+/)+", line)
+            base = folder[0] if folder else base
+            names += [base, *(base + name for name in re.findall(r"[\w*]+\.(?:py|toml)\b|\b\w+/(?=\s)", line[20:]))]
+    return names
+
+
+def test_the_architecture_page_names_files_and_folders_that_exist() -> None:
+    """In backticks, a path may begin at the root or in proxy/."""
+    missing = [name for name in listed() if not list(ROOT.glob(name))]
+    prose = FENCED.sub("", ARCHITECTURE.read_text())
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+(?:\.\w+)?)?|[a-z_]+\.py)`", prose)
+    missing += [name for name in named if not (ROOT / name).exists() and not (ROOT / "proxy" / name).exists()]
+    assert len(listed()) > 100
+    assert named
+    assert not missing
 
 
 def test_the_results_page_is_current() -> None:

@@ -1,4 +1,4 @@
-"""Measure a candidate with the model; ``adapters.gate`` judges the figures."""
+"""Measure a candidate with the model; the gate judges the figures."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _words(
     found: dict[str, dict[str, float]] = {}
     prompts = list(dict.fromkeys(rollout.prompt_id for rollout in rollouts))
     for rollout in phases.each(rollouts if comments else ()):
-        if rollout.called:  # what was said was said of texts
+        if rollout.called:  # comments are about text
             continue
         # By prompt: both replies to it are told the same.
         said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]

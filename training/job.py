@@ -250,7 +250,7 @@ class Related(_Record):
 
 
 class Evaluation(_Record):
-    """``evaluation.json``: figures that need the model; adapters.gate judges them."""
+    """``evaluation.json``: figures that need the model; the gate judges them."""
 
     run_id: str
     held_out: tuple[HeldOutReply, ...]

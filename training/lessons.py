@@ -53,7 +53,7 @@ def lessons(
         case "hybrid":
             rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
             critique = lessons_from_comments(spec, samples, backend, left_out)
-            # What was criticised was rated bad as well, and is among the rated.
+            # Criticised answers count as rated bad, so ``rated`` has them already.
             return rated + [lesson for lesson in critique if lesson.good]
         case loss:
             return _rated(job, spec, loss, samples, backend, left_out=left_out)

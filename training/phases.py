@@ -1,6 +1,6 @@
 """The phases of a run and their counters, one line each, in a file of the job directory.
 
-Trainer and proxy take turns at writing it, and ``proxy.learner.progress`` reads it. Whatever happens to the file, the
+Trainer and proxy take turns at writing it, and ``learner.progress`` reads it. Whatever happens to the file, the
 run goes on.
 """
 

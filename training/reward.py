@@ -1,6 +1,6 @@
 """The reward model of a run: learnt in the trainer from the ratings that the run may train on. Needs no framework.
 
-It is an ``adapters.rewards.PreferenceModel``. The gate judges by one, too, but that one learns from all ratings. This
+It is an ``gate.preference.PreferenceModel``. The gate judges by one, too, but that one learns from all ratings. This
 one never sees a held-out rating, so the gate's proof isn't just what the policy was trained to please.
 """
 

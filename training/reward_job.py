@@ -4,7 +4,7 @@
 
     reward_job.json   RewardJob                 in
     rated.jsonl       one Rated a line          in
-    model/            see adapters.rewards      out
+    model/            see gate.preference       out
     error.json        {"error", "message"}      out, when it failed for a reason we know
 
 ``python -m burnish.training reward DIR`` works on it.

@@ -155,7 +155,7 @@ def _reader() -> Any:
 
 
 def _after_strings(data: memoryview, offset: int, count: int, length: struct.Struct) -> int:
-    """Return the end of so many strings, each of which follows its length. Raises ValueError."""
+    """Return the offset after ``count`` length-prefixed strings. Raises ValueError."""
     try:
         for _ in range(count):
             offset += length.size + length.unpack_from(data, offset)[0]

@@ -1,4 +1,4 @@
-"""Finds pairs to judge, keeps to itself which version gave which answer, and lets a judgement teach."""
+"""Blind comparison of two versions' answers; the choice is stored as a preference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event stream of open pages, pure but for the waiting: what each page gets, and what it gets again.
+"""The event stream of open pages, with replay for pages that reconnect. Pure except that it waits.
 
 Every event is encoded once. A page that comes back names the last event that it has seen, and gets those after it. A
 page that reads too slowly loses what waits for it, and is told so: memory doesn't grow with slow readers.
@@ -188,7 +188,7 @@ class Pages:
         )
 
     def _caught_up(self, page: Page) -> bytes:
-        """Return what a page gets instead of what it lost."""
+        """Return the events that replace those that a slow page lost."""
         # While it is behind, it isn't given what ``_under_way`` sends to the others.
         part = self._hello(resumed=False) + self._under_way()
         page.behind = False

@@ -117,8 +117,7 @@ def _count(name: str, value: object, most: int) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most:
         return int(text)
     raise InvalidRequest(
-        f"{name} must be a number from 1 to {most} (reward.best_of_max), not {str(value)[:20]!r}: the best one of so "
-        "many answers is sent",
+        f"{name} must be a number from 1 to {most} (reward.best_of_max), not {str(value)[:20]!r}",
         param=name,
     )
 

@@ -1,4 +1,4 @@
-"""A reward model of somebody else's, which runs in a child process: torch never enters this one."""
+"""A third party's reward model in a child process, so torch never enters this one."""
 
 from __future__ import annotations
 

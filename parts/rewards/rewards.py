@@ -46,7 +46,7 @@ class Rewards:
     def __init__(
         self, log: Log, data_dir: Path, on_rewarded: Callable[[Collection[str]], None], foreign: str | None
     ) -> None:
-        """``foreign``: the name of a model of somebody else's, which scores instead of one that burnish learns."""
+        """``foreign``: the name of a third party's model, which scores instead of one that burnish learns."""
         self._log = log
         self._shelf = Shelf(data_dir / "rewards")
         self._jobs = data_dir / "jobs"

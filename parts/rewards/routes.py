@@ -58,7 +58,7 @@ def reward_routes(rewards: Rewards) -> list[Route]:
         await rewards.learn()
         return json_response(rewards.shown(), 202)
 
-    @described("turn the reward model on or off", SHOWN)
+    @described("turn the reward model on (`/on`) or off (`/off`)", SHOWN)
     async def switch(request: Request) -> Response:
         await rewards.switch(on=request.url.path.endswith("/on"))
         return json_response(rewards.shown())

@@ -49,7 +49,7 @@ class Commands:
             each.files_changed = True
 
     def asked(self, tool: str, arguments: Any, result: str) -> tuple[RunningOn, Outcome] | None:
-        """Return the command that a call asked about and how it ended; None if it runs on, or nobody knows.
+        """Return the command that a call asked about and how it ended; None while it runs or if unknown.
 
         ``tool``: its name in small letters and without underscores.
         """

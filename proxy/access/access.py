@@ -36,7 +36,7 @@ class Action(Enum):
 FOR_EVERYBODY = (Action.ASK, Action.RATE, Action.WATCH)
 WATCHED = frozenset({"/healthz", "/metrics", "/burnish/status"})
 WITHOUT_KEY = frozenset({"/burnish/login", "/burnish/logout", "/burnish/whoami", "/burnish/openapi.json"})
-"""Paths of the page that hold nothing of anybody's."""
+"""Paths of the page that need no key."""
 
 
 class Identity(NamedTuple):
@@ -46,7 +46,7 @@ class Identity(NamedTuple):
     """The key that came with it; None: burnish has no keys."""
     administers: bool
     local: bool = False
-    """Whether it came from this machine."""
+    """True if it came from this machine."""
     admitted: bool = True
     """False: burnish needs a key, and none came."""
     signed_in_until: int | None = None

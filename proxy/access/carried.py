@@ -46,7 +46,7 @@ def key_of(rollout_id: str, proof: str) -> str:
 
 
 def is_key(secret: bytes) -> bool:
-    """Whether this is meant as the key of a rollout."""
+    """Return whether this has the form of a rollout's key."""
     return secret.startswith(KEY)
 
 

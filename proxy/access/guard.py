@@ -59,7 +59,7 @@ class Guard:
         """Who a request without any of the keys is; None: it is refused."""
         self._allow_management = config.allow_management
         self.knows_engine = False
-        """Whether the engine is one whose routes for inference are known. Then it gets no others."""
+        """True if burnish knows the engine's routes for inference. Then it gets no others."""
         # A client sends the same name with every request.
         self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
@@ -116,7 +116,7 @@ class Guard:
 
     @property
     def needs_key(self) -> bool:
-        """Whether nothing goes without one."""
+        """True if every request needs a key."""
         return self._without is None
 
     def sign_in(self, key: str) -> tuple[Identity, SignIn]:
@@ -238,7 +238,7 @@ class Guard:
 
 
 def crosses(headers: Named) -> bool:
-    """Whether a web page of another address asks."""
+    """Return whether a web page of another address asks."""
     origin, host = first(headers, b"origin"), first(headers, b"host") or ""
     return origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower())
 

@@ -14,7 +14,7 @@ KEPT_S = b"600"
 
 
 def is_preflight(scope: Scope, headers: Named) -> bool:
-    """Whether a browser only asks what a page may send."""
+    """Return whether a browser only asks what a page may send."""
     return (
         scope["method"] == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
     )

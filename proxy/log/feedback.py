@@ -94,7 +94,7 @@ def store(connection: sqlite3.Connection, feedback: Feedback) -> None:
 
 
 def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, ...]:
-    """Return the answers that a rating covers besides the one that it names."""
+    """Return the other answers that a rating applies to."""
     if feedback.draft.scope == "completion" or feedback.draft.reward is None:
         return ()
     places = places_of(connection, [feedback.conversation_id], [feedback])

@@ -165,7 +165,7 @@ def naming(
 
 
 def _holds_no_key(header: tuple[bytes, bytes]) -> bool:
-    """Check for a key that stands for none: the client was given it because it insists on one."""
+    """Return whether a header holds the placeholder key of a client that requires one."""
     return header[0] in CREDENTIALS and header[1].rpartition(b" ")[2] in _NO_KEYS
 
 

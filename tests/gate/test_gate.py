@@ -222,7 +222,7 @@ def test_a_wish_about_words_is_proved_from_48_thumbs() -> None:
     )
     same = changed(evidence, candidate=evidence.incumbent)
     assert same.outcome == "undecided"
-    assert "You wouldn't surely like its replies better" in same.reason
+    assert "It isn't clear that you would like its replies better" in same.reason
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 0), (4, 2), (2, 5), (0, 5), (4, 0)])
