@@ -57,7 +57,7 @@ class App:
         carried: Callable[[NamedRollout], Awaitable[Carried]],
         refused: Callable[[int], None],
     ) -> None:
-        """``carried`` returns an open rollout; ``refused`` is called with the status of each error that the application answers."""
+        """``carried`` returns an open rollout; ``refused`` gets the status of each error answered here."""
         self._guard = guard
         self._carried = carried
         self._refused = refused

@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 LLMS = ROOT / "docs" / "llms.txt"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), LLMS])
+LISTED_FROM = 22
+"""The column in which a listing's files begin."""
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 
@@ -36,14 +38,16 @@ def test_links_resolve(source: Path) -> None:
 
 
 def listed() -> list[str]:
-    """Return what the listings of docs/architecture.md name, with the folder that their first column names."""
+    """Return what the listings of docs/architecture.md name, each behind the folder that begins its lines."""
     names: list[str] = []
-    base = ""
+    folder = ""
     for listing in FENCED.findall(ARCHITECTURE.read_text().partition("## Folders")[2]):
-        for line in listing.splitlines():
-            folder = re.match(r"(\w+/)+", line)
-            base = folder[0] if folder else base
-            names += [base, *(base + name for name in re.findall(r"[\w*]+\.(?:py|toml)\b|\b\w+/(?=\s)", line[20:]))]
+        for line in listing.splitlines()[1:-1]:
+            if begin := re.match(r"[\w/]+/", line):
+                folder = begin[0]
+                names.append(folder)
+            files = re.findall(r"[\w*]+\.(?:py|toml)\b|\b\w+/(?=\s)", line[LISTED_FROM:])
+            names += [folder + name for name in files]
     return names
 
 

@@ -1,3 +1,3 @@
 """burnish: an OpenAI-compatible inference proxy that learns from ratings."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
