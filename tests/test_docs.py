@@ -74,6 +74,10 @@ def test_every_test_that_a_page_names_exists() -> None:
     named = set(re.findall(r"::(test_\w+)", "".join(map(Path.read_text, PAGES))))
     assert named
     assert named <= defined
+    faults = re.findall(r"`((?:\w+/)*test_\w+\.py)", (ROOT / "docs" / "faults.md").read_text())
+    places = [ROOT / "tests" / "proxy", ROOT / "tests", ROOT]
+    assert faults
+    assert not [file for file in faults if not any((place / file).exists() for place in places)]
 
 
 def test_llms_txt_has_the_form_of_the_convention_and_links_every_page() -> None:
