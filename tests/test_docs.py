@@ -37,28 +37,28 @@ def test_links_resolve(source: Path) -> None:
         assert not anchor or anchor in anchors(found), f"{source.name} links to {target}#{anchor}"
 
 
-def listed() -> list[str]:
+def paths_of_listings() -> list[str]:
     """Return what the listings of docs/architecture.md name, each behind the folder that begins its lines."""
-    names: list[str] = []
+    paths: list[str] = []
     folder = ""
     for listing in FENCED.findall(ARCHITECTURE.read_text().partition("## Folders")[2]):
         for line in listing.splitlines()[1:-1]:
             if begin := re.match(r"[\w/]+/", line):
                 folder = begin[0]
-                names.append(folder)
+                paths.append(folder)
             files = re.findall(r"[\w*]+\.(?:py|toml)\b|\b\w+/(?=\s)", line[LISTED_FROM:])
-            names += [folder + name for name in files]
-    return names
+            paths += [folder + name for name in files]
+    return paths
 
 
 def test_the_architecture_page_names_files_and_folders_that_exist() -> None:
     """In backticks, a path may begin at the root or in proxy/."""
-    missing = [name for name in listed() if not list(ROOT.glob(name))]
+    missing = [name for name in paths_of_listings() if not list(ROOT.glob(name))]
     prose = FENCED.sub("", ARCHITECTURE.read_text())
-    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+(?:\.\w+)?)?|[a-z_]+\.py)`", prose)
-    missing += [name for name in named if not (ROOT / name).exists() and not (ROOT / "proxy" / name).exists()]
-    assert len(listed()) > 100
-    assert named
+    paths = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+(?:\.\w+)?)?|[a-z_]+\.py)`", prose)
+    missing += [name for name in paths if not (ROOT / name).exists() and not (ROOT / "proxy" / name).exists()]
+    assert len(paths_of_listings()) > 100
+    assert paths
     assert not missing
 
 
