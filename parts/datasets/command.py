@@ -15,10 +15,10 @@ import typer
 from rich.markup import escape
 
 from burnish.parts.datasets.formats import atif, trl_rollouts, verifiers
-from burnish.parts.datasets.importing import Importing, Report, read_files
-from burnish.parts.datasets.making import read_metric
-from burnish.parts.datasets.reading import FORMATS, OWN
-from burnish.parts.datasets.writing import TRL_TYPES, written
+from burnish.parts.datasets.importing import Importing, ImportReport, read_files
+from burnish.parts.datasets.readers import FORMATS, OWN
+from burnish.parts.datasets.to_records import read_metric
+from burnish.parts.datasets.writing import TRL_TYPES, example_lines
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
 from burnish.terminal.new_file import new_file
@@ -106,18 +106,18 @@ def _export_everything(proxy: Proxy, file: TextIO) -> Counter[str]:
     page: dict[str, Any] = {"has_more": True, "data": [{"id": ""}]}
     while page["has_more"]:
         page = proxy.get("/burnish/records", after=page["data"][-1]["id"], limit=RECORDS_A_PAGE)
-        for each in page["data"]:
-            _write(file, each)
-            kinds[each["object"]] += 1
+        for record in page["data"]:
+            _write(file, record)
+            kinds[record["object"]] += 1
     return kinds
 
 
 def _export_rollouts(proxy: Proxy, file: TextIO, form: RolloutFormat, task: str | None) -> None:
     kinds: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
-    after: str | None = ""
-    while after is not None:
-        page = proxy.get("/burnish/rollouts", after=after, limit=ROLLOUTS_A_PAGE, task=task)
+    cursor: str | None = ""
+    while cursor is not None:
+        page = proxy.get("/burnish/rollouts", after=cursor, limit=ROLLOUTS_A_PAGE, task=task)
         for rollout in page["data"]:
             if reason := rollout["obstacle"] or form.why_not(rollout):
                 left_out[reason] += 1
@@ -125,7 +125,7 @@ def _export_rollouts(proxy: Proxy, file: TextIO, form: RolloutFormat, task: str 
             for line in form.lines(rollout):
                 _write(file, line)
                 kinds[form.called] += 1
-        after = page["after"]
+        cursor = page["after"]
     _report(kinds, left_out)
 
 
@@ -136,16 +136,17 @@ def _export_trl(proxy: Proxy, folder: Path) -> None:
         raise WrongUsage(f"cannot create {folder}: {error.strerror}") from error
     with ExitStack() as stack:
         _export_datasets(
-            proxy, {each: stack.enter_context(new_file(folder / f"{each}.jsonl")) for each in TRL_TYPES}
+            proxy,
+            {trl_type: stack.enter_context(new_file(folder / f"{trl_type}.jsonl")) for trl_type in TRL_TYPES},
         )
 
 
 def _export_datasets(proxy: Proxy, files: dict[str, TextIO]) -> None:
     kinds: dict[str, Counter[str]] = {name: Counter() for name in files}
     left_out: dict[str, Counter[str]] = {name: Counter() for name in files}
-    for rated in _rated(proxy):
+    for answer in _rated(proxy):
         for name, file in files.items():
-            for example in written(name, rated, left_out[name]):
+            for example in example_lines(name, answer, left_out[name]):
                 _write(file, example.line)
                 kinds[name][example.kind] += 1
     for name in files:
@@ -155,11 +156,11 @@ def _export_datasets(proxy: Proxy, files: dict[str, TextIO]) -> None:
 
 
 def _rated(proxy: Proxy) -> Iterator[dict[str, Any]]:
-    after: str | None = ""
-    while after is not None:
-        page = proxy.get("/burnish/rated", after=after, limit=CONVERSATIONS_A_PAGE)
+    cursor: str | None = ""
+    while cursor is not None:
+        page = proxy.get("/burnish/rated", after=cursor, limit=CONVERSATIONS_A_PAGE)
         yield from page["data"]
-        after = page["after"]
+        cursor = page["after"]
 
 
 def _write(file: TextIO, line: dict[str, Any]) -> None:
@@ -204,16 +205,16 @@ def import_(
     there already stays, so a file can be imported again. Lines that can't be read are named and skipped.
     """
     try:
-        metrics = dict(read_metric(each) for each in metric or ())
+        metrics = dict(read_metric(text) for text in metric or ())
     except ValueError as error:
         raise WrongUsage(f"--metric: {error}") from error
-    found = read_files(files, name, metrics)
-    report = Importing(Proxy(url), dry_run=dry_run).send(found)
+    records = read_files(files, name, metrics)
+    report = Importing(Proxy(url), dry_run=dry_run).send(records)
     if not printed_json(report.as_json(), as_json):
         _print(report, dry_run=dry_run)
 
 
-def _print(report: Report, *, dry_run: bool) -> None:
+def _print(report: ImportReport, *, dry_run: bool) -> None:
     for problem in report.problems[:SHOWN_PROBLEMS]:
         errors.print(f"[red]skipped[/] {escape(problem.place)}: {escape(problem.reason)}")
     if len(report.problems) > SHOWN_PROBLEMS:
@@ -222,10 +223,10 @@ def _print(report: Report, *, dry_run: bool) -> None:
         errors.print(f"left out {count}: {escape(reason)}")
     for reason, count in report.unusable.most_common():
         errors.print(f"[yellow]can't teach[/] {count}: {escape(reason)}")
-    done = "[green]would import[/]" if dry_run else "[green]imported[/]"
-    console.print(f"{done} {_counts(report.new)} from {escape(report.format)}", soft_wrap=True)
-    if report.known:
-        console.print(f"already there: {_counts(report.known)}", soft_wrap=True)
+    verb = "[green]would import[/]" if dry_run else "[green]imported[/]"
+    console.print(f"{verb} {_counts(report.new)} from {escape(report.format)}", soft_wrap=True)
+    if report.duplicates:
+        console.print(f"already there: {_counts(report.duplicates)}", soft_wrap=True)
     if report.new["feedback"]:
         console.print(f"training can use {report.usable} of {report.new['feedback']} pieces of feedback")
 

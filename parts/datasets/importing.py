@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from burnish.parts.datasets.found import Found, Item, Problem
-from burnish.parts.datasets.making import Line, Range, SeveralMetrics, made
-from burnish.parts.datasets.reading import FORMATS, OWN, REMOVED, format_of, items_of
+from burnish.parts.datasets.parsed import FileRow, ParsedExport, Problem
+from burnish.parts.datasets.readers import FORMATS, OWN, REMOVED, format_of, rows_of
+from burnish.parts.datasets.to_records import Line, Range, SeveralMetrics, record_lines
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
 
@@ -24,7 +24,7 @@ TOO_LARGE = f"it is larger than {BYTES_A_RECORD // 1024**2} MiB"
 UNKNOWN_FORMAT = "none of their lines looks like a format that burnish reads: name it with --format"
 
 
-class Read(NamedTuple):
+class FileRecords(NamedTuple):
     format: str
     lines: list[Line]
     problems: list[Problem]
@@ -32,7 +32,7 @@ class Read(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """What became of the lines of some files."""
 
     format: str
@@ -40,7 +40,7 @@ class Report:
     left_out: Counter[str]
     new: Counter[str] = field(default_factory=Counter)
     """Records by kind."""
-    known: Counter[str] = field(default_factory=Counter)
+    duplicates: Counter[str] = field(default_factory=Counter)
     """Those that the log had already."""
     usable: int = 0
     """New pieces of feedback that training can use."""
@@ -51,50 +51,50 @@ class Report:
         return {
             "format": self.format,
             "new": self.new,
-            "known": self.known,
+            "known": self.duplicates,
             "usable": self.usable,
             "unusable": self.unusable,
             "left_out": self.left_out,
-            "skipped": [each._asdict() for each in self.problems],
+            "skipped": [problem._asdict() for problem in self.problems],
         }
 
 
-def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Range | None]) -> Read:
+def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Range | None]) -> FileRecords:
     """Return the records in files. Raises WrongUsage."""
     if name and name not in (OWN, *FORMATS, *REMOVED):
         raise WrongUsage(
             f"there is no format {name!r} to import: expected one of {', '.join((OWN, *FORMATS))}"
         )
     try:
-        items, problems = items_of(files)
+        rows, problems = rows_of(files)
     except OSError as error:
-        named = f"{error.filename}: " if error.filename else ""
-        raise WrongUsage(f"cannot read {named}{error.strerror}") from error
-    if not items and not problems:
+        prefix = f"{error.filename}: " if error.filename else ""
+        raise WrongUsage(f"cannot read {prefix}{error.strerror}") from error
+    if not rows and not problems:
         raise WrongUsage("there is nothing in these files")
-    if (name := name or format_of(items)) is None:
+    if (name := name or format_of(rows)) is None:
         first = f" ({problems[0].place}: {problems[0].reason})" if problems else ""
         raise WrongUsage(UNKNOWN_FORMAT + first)
     if name in REMOVED:
         raise WrongUsage(REMOVED[name])
     if name == OWN:
-        return Read(name, _in_order(items), problems, Counter())
-    found = Found(name, problems=problems)
-    FORMATS[name](items, found)
+        return FileRecords(name, _in_order(rows), problems, Counter())
+    export = ParsedExport(name, problems=problems)
+    FORMATS[name](rows, export)
     try:
-        lines = made(found, metrics)
+        lines = record_lines(export, metrics)
     except SeveralMetrics as error:
-        counts = ", ".join(f"{each} ({count})" for each, count in error.counts.items())
+        counts = ", ".join(f"{metric} ({count})" for metric, count in error.counts.items())
         raise WrongUsage(
             f"the files measure several things: {counts}. Say which is the rating: --metric NAME"
         ) from error
-    return Read(name, lines, found.problems, +found.left_out)
+    return FileRecords(name, lines, export.problems, +export.left_out)
 
 
-def _in_order(items: Sequence[Item]) -> list[Line]:
+def _in_order(rows: Sequence[FileRow]) -> list[Line]:
     """Return lines of our own with the answers first, because feedback and duels name them."""
     return sorted(
-        (Line(item.place, item.content) for item in items),
+        (Line(row.place, row.content) for row in rows),
         key=lambda line: line.content.get("object") != "completion",
     )
 
@@ -106,27 +106,27 @@ class Importing:
         self._proxy = proxy
         self._dry_run = dry_run
 
-    def send(self, read: Read) -> Report:
+    def send(self, records: FileRecords) -> ImportReport:
         """Raises NotRunning, CommandFailed."""
-        sized = [(line, len(json.dumps(line.content))) for line in read.lines]
+        sized = [(line, len(json.dumps(line.content))) for line in records.lines]
         large = [Problem(line.place, TOO_LARGE) for line, size in sized if size > BYTES_A_RECORD]
-        report = Report(read.format, [*read.problems, *large], read.left_out)
+        report = ImportReport(records.format, [*records.problems, *large], records.left_out)
         fitting = [(line, size) for line, size in sized if size <= BYTES_A_RECORD]
-        for batch, before in _batches(fitting, trial=self._dry_run):
-            given = [line.content for line in (*before, *batch)]
-            answer = self._proxy.post("/burnish/records", {"records": given, "dry_run": self._dry_run})
-            for line, outcome in zip(batch, answer["data"][len(before) :], strict=True):
+        for batch, answers in _batches(fitting, trial=self._dry_run):
+            contents = [line.content for line in (*answers, *batch)]
+            answer = self._proxy.post("/burnish/records", {"records": contents, "dry_run": self._dry_run})
+            for line, outcome in zip(batch, answer["data"][len(answers) :], strict=True):
                 _count(report, line, outcome)
         report.problems.sort(key=lambda problem: problem.order)
         return report
 
 
-def _count(report: Report, line: Line, outcome: Mapping[str, Any]) -> None:
+def _count(report: ImportReport, line: Line, outcome: Mapping[str, Any]) -> None:
     if outcome["refused"]:
         report.problems.append(Problem(line.place, outcome["refused"]))
         return
     kind = line.content["object"]
-    (report.new if outcome["new"] else report.known)[kind] += 1
+    (report.new if outcome["new"] else report.duplicates)[kind] += 1
     if kind == "feedback" and outcome["new"]:
         report.usable += bool(outcome["usable"])
         if outcome["reason"]:

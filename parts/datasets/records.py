@@ -51,7 +51,7 @@ def record_json(record: Record) -> dict[str, Any]:
         line = passthrough_json(record)
     else:
         line = {"object": "duel" if isinstance(record, Duel) else "instruction", **asdict(record)}
-    return {name: value for name, value in line.items() if name not in DERIVED}
+    return {name: member for name, member in line.items() if name not in DERIVED}
 
 
 def read_record(line: Any) -> Record:
@@ -95,22 +95,22 @@ class _Limits:
 
 
 _LIMITS = TypeAdapter(_Limits)
-_LIMITED = tuple(each.name for each in fields(_Limits))
+_LIMITED = tuple(member.name for member in fields(_Limits))
 _PARTS: dict[Any, TypeAdapter[Any]] = {
     kind: TypeAdapter(kind)
     for kind in (Asked, Served, Ended, FeedbackDraft, Passthrough, Duel, InstructionRow, tuple[Choice, ...])
 }
 
 
-def _part(kind: type[Part], given: Mapping[str, Any], names: tuple[str, ...]) -> Part:
+def _part(kind: type[Part], line: Mapping[str, Any], names: tuple[str, ...]) -> Part:
     """Return a record of some members. Raises ValidationError."""
-    made: Part = _PARTS[kind].validate_python({name: given[name] for name in names if name in given})
-    return made
+    record: Part = _PARTS[kind].validate_python({name: line[name] for name in names if name in line})
+    return record
 
 
-def _checked(line: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> _Limits:
+def _checked(line: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> _Limits:
     """Raises Unprocessable, ValidationError."""
-    if unknown := next((name for name in line if name not in known), None):
+    if unknown := next((name for name in line if name not in names), None):
         raise Unprocessable(
             f"unknown member {str(unknown)[:40]!r}: the line is from a newer burnish, or isn't its own"
         )
@@ -136,9 +136,9 @@ COMPLETION = (
 
 def _completion(line: dict[str, Any]) -> Completion:
     limits = _checked(line, COMPLETION, "cmpl_")
-    asked, served = _part(Asked, line, Asked._fields), _part(Served, line, Served._fields)
-    if asked.surface not in SURFACES:
-        raise Unprocessable(f"surface must be one of {', '.join(SURFACES)}, not {asked.surface[:40]!r}")
+    request, server = _part(Asked, line, Asked._fields), _part(Served, line, Served._fields)
+    if request.surface not in SURFACES:
+        raise Unprocessable(f"surface must be one of {', '.join(SURFACES)}, not {request.surface[:40]!r}")
     for message in (*limits.messages, limits.reply or {}):
         check_message(message)
     for name in ("continues", "instructions"):
@@ -147,8 +147,8 @@ def _completion(line: dict[str, Any]) -> Completion:
     choices: tuple[Choice, ...] = _PARTS[tuple[Choice, ...]].validate_python(line.get("choices", ()))
     return Completion(
         line["id"],
-        asked,
-        served._replace(imported_from=served.imported_from or ORIGIN),
+        request,
+        server._replace(imported_from=server.imported_from or ORIGIN),
         _part(Ended, line, Ended._fields),
         instructions=line.get("instructions"),
         conversation_id=limits.conversation_id,
@@ -171,7 +171,7 @@ def check_message(message: Mapping[str, Any]) -> None:
         raise Unprocessable("tool_calls of a message must be a list")
 
 
-DRAFT = tuple(each.name for each in fields(FeedbackDraft))
+DRAFT = tuple(member.name for member in fields(FeedbackDraft))
 FEEDBACK = ("id", "created_at", "conversation_id", "undone_at", *DRAFT)
 
 
@@ -200,17 +200,17 @@ def _passthrough(line: dict[str, Any]) -> Passthrough:
 
 
 def _duel(line: dict[str, Any]) -> Duel:
-    names = tuple(each.name for each in fields(Duel))
+    names = tuple(member.name for member in fields(Duel))
     _checked(line, names, "duel_")
     return _part(Duel, line, names)
 
 
 def _instruction(line: dict[str, Any]) -> InstructionRow:
-    names = tuple(each.name for each in fields(InstructionRow))
-    made = _part(InstructionRow, line, names)
-    if not re.fullmatch(r"inst_[0-9a-f]{10}", made.id):
-        raise Unprocessable(f"id must be inst_ and 10 hexadecimal digits, not {made.id[:60]!r}")
-    return made
+    names = tuple(member.name for member in fields(InstructionRow))
+    instruction = _part(InstructionRow, line, names)
+    if not re.fullmatch(r"inst_[0-9a-f]{10}", instruction.id):
+        raise Unprocessable(f"id must be inst_ and 10 hexadecimal digits, not {instruction.id[:60]!r}")
+    return instruction
 
 
 READERS: dict[str, Callable[[dict[str, Any]], Record]] = {

@@ -27,7 +27,7 @@ MOST_RECORDS = 200
 """In one transaction: captures and ratings wait for it."""
 
 
-class Given(Body):
+class RecordsRequest(Body):
     """The body of ``POST /burnish/records``."""
 
     records: Annotated[list[dict[str, Any]], Field(default_factory=list, max_length=MOST_RECORDS)]
@@ -59,27 +59,27 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
     )
     async def everything(request: Request) -> Response:
         limit = page_limit(request, "after")
-        found = await log.records(request.query_params.get("after", ""), limit + 1)
-        data = [record_json(each) for each in found[:limit]]
-        if len(found) <= limit:
-            data += [record_json(each) for each in await log.instruction_rows()]
-        return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
+        records = await log.records(request.query_params.get("after", ""), limit + 1)
+        rows = [record_json(record) for record in records[:limit]]
+        if len(records) <= limit:
+            rows += [record_json(row) for row in await log.instruction_rows()]
+        return json_response({"object": "list", "data": rows, "has_more": len(records) > limit})
 
     @described(
         "store [records](data.md#import), or with `dry_run` only see what would become of them; those that are there "
         "already stay as they are",
         flat("Imported", data=list_of(flat("Outcome", Outcome))),
-        body=Given,
+        body=RecordsRequest,
     )
     async def store(request: Request) -> Response:
-        given = validated(Given, await read_json(request, MAX_BODY_BYTES))
-        read = [_read(each) for each in given.records]
-        records = [each for each in read if not isinstance(each, Outcome)]
-        stored = iter(await log.add_records(records, usability_by(rules), trial=given.dry_run))
-        if not given.dry_run:
+        body = validated(RecordsRequest, await read_json(request, MAX_BODY_BYTES))
+        lines = [_read(line) for line in body.records]
+        records = [line for line in lines if not isinstance(line, Outcome)]
+        new_outcomes = iter(await log.add_records(records, usability_by(rules), trial=body.dry_run))
+        if not body.dry_run:
             on_imported()
-        outcomes = [each if isinstance(each, Outcome) else next(stored) for each in read]
-        return json_response({"data": [each._asdict() for each in outcomes]})
+        outcomes = [line if isinstance(line, Outcome) else next(new_outcomes) for line in lines]
+        return json_response({"data": [outcome._asdict() for outcome in outcomes]})
 
     @described(
         "list [rated answers](data.md#export-for-training-elsewhere) with what counts of their feedback, by "
@@ -89,8 +89,8 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
     )
     async def rated(request: Request) -> Response:
         limit = page_limit(request, "after")
-        found, after = await log.rated_answers(request.query_params.get("after", ""), limit, rules)
-        return json_response({"data": [_rated_json(each) for each in found], "after": after})
+        answers, cursor = await log.rated_answers(request.query_params.get("after", ""), limit, rules)
+        return json_response({"data": [_rated_json(answer) for answer in answers], "after": cursor})
 
     @described(
         "list whole [rollouts](other-trainers.md) with their steps and token ids, earliest first",
@@ -99,9 +99,9 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
     )
     async def rollouts(request: Request) -> Response:
         limit = page_limit(request, "after", "task")
-        given = request.query_params
-        data, after = await whole_rollouts(log, given.get("after", ""), limit, given.get("task"), rules)
-        return json_response({"data": data, "after": after})
+        query = request.query_params
+        rows, cursor = await whole_rollouts(log, query.get("after", ""), limit, query.get("task"), rules)
+        return json_response({"data": rows, "after": cursor})
 
     return [
         Route("/burnish/records", everything, methods=["GET"]),
@@ -119,17 +119,17 @@ def _read(line: dict[str, Any]) -> Record | Outcome:
 
 
 def _rated_json(answer: RatedAnswer) -> dict[str, Any]:
-    rated, completion = answer.rated, answer.rated.completion
-    fault = in_words(rated.fault, completion.served.upstream_table) if rated.fault else None
+    rating, completion = answer.rated, answer.rated.completion
+    fault = in_words(rating.fault, completion.served.upstream_table) if rating.fault else None
     return {
-        "id": rated.answer,
+        "id": rating.answer,
         "messages": completion.messages,
         "tools": completion.params.get("tools") or [],
         "reply": completion.reply,
-        "reward": rated.reward,
-        "comment": rated.comment,
-        "correction": rated.correction,
-        "worse": rated.worse,
+        "reward": rating.reward,
+        "comment": rating.comment,
+        "correction": rating.correction,
+        "worse": rating.worse,
         "opposed": answer.opposed,
         "obstacle": fault or unteachable(completion.messages, completion.reply or {}),
     }

@@ -15,7 +15,7 @@ Step = Mapping[str, Any]
 """One of ``steps`` of a rollout, as ``GET /burnish/rollouts`` has it."""
 
 
-class Taken(NamedTuple):
+class TrackStep(NamedTuple):
     """A step of a track."""
 
     step: Step
@@ -31,44 +31,48 @@ Goes = Callable[[Step, Step], bool]
 """Whether a step goes on from another one, beyond its messages."""
 
 
-def tracks(steps: Sequence[Step], goes: Goes = lambda before, after: True) -> list[list[Taken]]:
+def tracks(steps: Sequence[Step], goes: Goes = lambda parent, child: True) -> list[list[TrackStep]]:
     """Return the tracks, in the order of their last steps' numbers."""
     parents = [_parent(steps, number, goes) for number in range(len(steps))]
     leaves = [
-        number for number in range(len(steps)) if number not in {each for each, _ in filter(None, parents)}
+        number
+        for number in range(len(steps))
+        if number not in {parent for parent, _ in filter(None, parents)}
     ]
-    seen: set[int] = set()
-    found = []
+    numbers: set[int] = set()
+    paths = []
     for leaf in leaves:
-        track: list[Taken] = []
+        track: list[TrackStep] = []
         number: int | None = leaf
         while number is not None:
-            before = parents[number]
+            parent = parents[number]
             context = len(steps[number]["messages"])
-            track.append(Taken(steps[number], number, context - (before[1] if before else 0), number in seen))
-            seen.add(number)
-            number = before[0] if before else None
-        found.append(track[::-1])
-    return found
+            track.append(
+                TrackStep(steps[number], number, context - (parent[1] if parent else 0), number in numbers)
+            )
+            numbers.add(number)
+            number = parent[0] if parent else None
+        paths.append(track[::-1])
+    return paths
 
 
 def _parent(steps: Sequence[Step], number: int, goes: Goes) -> tuple[int, int] | None:
     """Return the step that one continues, and how many messages both share, the reply included."""
-    after = steps[number]
-    before = after["continues"]
-    if before is None or before >= number:
+    step = steps[number]
+    parent = step["continues"]
+    if parent is None or parent >= number:
         return None
-    held = [*steps[before]["messages"], steps[before]["reply"]]
-    context = after["messages"]
-    if len(context) < len(held) or path(context[: len(held)])[-1].key != path(held)[-1].key:
+    history = [*steps[parent]["messages"], steps[parent]["reply"]]
+    context = step["messages"]
+    if len(context) < len(history) or path(context[: len(history)])[-1].key != path(history)[-1].key:
         return None
-    return (before, len(held)) if goes(steps[before], after) else None
+    return (parent, len(history)) if goes(steps[parent], step) else None
 
 
-def token_prefix(before: Step, after: Step) -> bool:
+def token_prefix(parent: Step, child: Step) -> bool:
     """Whether the prompt of a step begins with all tokens of the step before; else the text was tokenised anew."""
-    told, new = before["tokens"], after["tokens"]
-    if not told or not new:
-        return not told and not new
-    held = [*told["prompt"], *told["reply"]]
-    return bool(new["prompt"][: len(held)] == held)
+    parent_tokens, child_tokens = parent["tokens"], child["tokens"]
+    if not parent_tokens or not child_tokens:
+        return not parent_tokens and not child_tokens
+    history = [*parent_tokens["prompt"], *parent_tokens["reply"]]
+    return bool(child_tokens["prompt"][: len(history)] == history)

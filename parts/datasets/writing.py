@@ -14,7 +14,7 @@ import orjson
 
 from burnish.parts.datasets.messages import parsed
 
-Rated = Mapping[str, Any]
+RatedAnswer = Mapping[str, Any]
 """A rated answer, as ``GET /burnish/rated`` has it."""
 TRL_TYPES = {"prompt_completion": "sft", "preference": "dpo", "unpaired_preference": "kto"}
 """TRL's names of dataset types, and which of our formats each is like."""
@@ -22,60 +22,62 @@ MESSAGE = ("role", "content", "tool_calls", "tool_call_id", "name")
 """What a message of TRL has."""
 
 
-class Example(NamedTuple):
+class ExampleLine(NamedTuple):
     kind: str
     """What it was made of, in words that are counted."""
     line: dict[str, Any]
 
 
-def written(name: str, rated: Rated, left_out: Counter[str]) -> list[Example]:
+def example_lines(name: str, answer: RatedAnswer, left_out: Counter[str]) -> list[ExampleLine]:
     """Return the lines of a rated answer in a format; without any, the reason is counted."""
-    if rated["obstacle"]:
-        left_out[rated["obstacle"]] += 1
+    if answer["obstacle"]:
+        left_out[answer["obstacle"]] += 1
         return []
     make, why = FORMATS[TRL_TYPES.get(name, name)]
-    found = [*make(rated)]
-    if not found:
-        left_out[why(rated)] += 1
+    examples = [*make(answer)]
+    if not examples:
+        left_out[why(answer)] += 1
     shaped = TRL.get(name, _as_it_is)
-    tools = {"tools": rated["tools"]} if rated["tools"] else {}
-    return [Example(each.kind, shaped(each.line | tools)) for each in found]
+    tools = {"tools": answer["tools"]} if answer["tools"] else {}
+    return [ExampleLine(example.kind, shaped(example.line | tools)) for example in examples]
 
 
-def _demonstrations(rated: Rated) -> Iterator[Example]:
-    if rated["correction"]:
-        yield Example("corrections", {"messages": [*rated["messages"], _correction(rated)]})
-    elif rated["reward"] > 0:
-        yield Example("good answers", {"messages": [*rated["messages"], rated["reply"]]})
+def _demonstrations(answer: RatedAnswer) -> Iterator[ExampleLine]:
+    if answer["correction"]:
+        yield ExampleLine("corrections", {"messages": [*answer["messages"], _correction(answer)]})
+    elif answer["reward"] > 0:
+        yield ExampleLine("good answers", {"messages": [*answer["messages"], answer["reply"]]})
 
 
-def _no_demonstration(rated: Rated) -> str:
-    return "rated bad and not corrected" if rated["reward"] < 0 else "neither rated good nor corrected"
+def _no_demonstration(answer: RatedAnswer) -> str:
+    return "rated bad and not corrected" if answer["reward"] < 0 else "neither rated good nor corrected"
 
 
-def _preferences(rated: Rated) -> Iterator[Example]:
-    pairs = [("corrections", _correction(rated), rated["reply"])] if rated["correction"] else []
-    pairs += [("preferences", rated["reply"], each) for each in rated["worse"]]
-    pairs += [("good and bad answers to the same", rated["reply"], each) for each in rated["opposed"]]
-    seen: list[Any] = []
+def _preferences(answer: RatedAnswer) -> Iterator[ExampleLine]:
+    pairs = [("corrections", _correction(answer), answer["reply"])] if answer["correction"] else []
+    pairs += [("preferences", answer["reply"], reply) for reply in answer["worse"]]
+    pairs += [("good and bad answers to the same", answer["reply"], reply) for reply in answer["opposed"]]
+    earlier_pairs: list[Any] = []
     for kind, chosen, rejected in pairs:
-        if chosen != rejected and (chosen, rejected) not in seen:
-            seen.append((chosen, rejected))
-            line = {"prompt": rated["messages"], "chosen": [chosen], "rejected": [rejected]}
-            yield Example(kind, line)
+        if chosen != rejected and (chosen, rejected) not in earlier_pairs:
+            earlier_pairs.append((chosen, rejected))
+            line = {"prompt": answer["messages"], "chosen": [chosen], "rejected": [rejected]}
+            yield ExampleLine(kind, line)
 
 
-def _ratings(rated: Rated) -> Iterator[Example]:
-    prompt = rated["messages"]
-    if rated["correction"]:
-        yield Example("corrections", {"prompt": prompt, "completion": [_correction(rated)], "label": True})
-    if rated["reward"]:
-        good = rated["reward"] > 0
-        line = {"prompt": prompt, "completion": [rated["reply"]], "label": good}
-        yield Example("good answers" if good else "bad answers", line)
+def _ratings(answer: RatedAnswer) -> Iterator[ExampleLine]:
+    prompt = answer["messages"]
+    if answer["correction"]:
+        yield ExampleLine(
+            "corrections", {"prompt": prompt, "completion": [_correction(answer)], "label": True}
+        )
+    if answer["reward"]:
+        good = answer["reward"] > 0
+        line = {"prompt": prompt, "completion": [answer["reply"]], "label": good}
+        yield ExampleLine("good answers" if good else "bad answers", line)
 
 
-FORMATS: Mapping[str, tuple[Callable[[Rated], Iterator[Example]], Callable[[Rated], str]]] = {
+FORMATS: Mapping[str, tuple[Callable[[RatedAnswer], Iterator[ExampleLine]], Callable[[RatedAnswer], str]]] = {
     "sft": (_demonstrations, _no_demonstration),
     "dpo": (_preferences, lambda _: "nothing to compare it with"),
     "kto": (_ratings, lambda _: "neither rated good nor bad"),
@@ -83,8 +85,8 @@ FORMATS: Mapping[str, tuple[Callable[[Rated], Iterator[Example]], Callable[[Rate
 """What makes the lines, and what says why there is none."""
 
 
-def _correction(rated: Rated) -> dict[str, Any]:
-    return {"role": "assistant", "content": rated["correction"]}
+def _correction(answer: RatedAnswer) -> dict[str, Any]:
+    return {"role": "assistant", "content": answer["correction"]}
 
 
 # -- TRL ---------------------------------------------------------------------------------------------------------------
@@ -96,8 +98,8 @@ def _as_it_is(line: dict[str, Any]) -> dict[str, Any]:
 
 def _conversational(line: dict[str, Any]) -> dict[str, Any]:
     shaped = {
-        name: [_message(each) for each in value] if isinstance(value, list) else value
-        for name, value in line.items()
+        name: [_message(message) for message in column] if isinstance(column, list) else column
+        for name, column in line.items()
         if name != "tools"
     }
     # As JSON in a text: a column of objects with different members has no type.
@@ -112,7 +114,7 @@ def _prompt_completion(line: dict[str, Any]) -> dict[str, Any]:
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     shaped = {name: message[name] for name in MESSAGE if message.get(name) is not None}
     if "tool_calls" in shaped:
-        shaped["tool_calls"] = [_call(each) for each in shaped["tool_calls"]]
+        shaped["tool_calls"] = [_call(call) for call in shaped["tool_calls"]]
     return {"content": ""} | shaped
 
 

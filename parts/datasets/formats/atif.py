@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from burnish.parts.datasets.messages import parsed
-from burnish.parts.datasets.tracks import Step, Taken, tracks
+from burnish.parts.datasets.tracks import Step, TrackStep, tracks
 from burnish.proxy.messages import text_of
 
 VERSION = "ATIF-v1.7"
@@ -23,14 +23,14 @@ Json = dict[str, Any]
 
 def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
     """A history that was rewritten gives several trajectories of one session."""
-    found = tracks(rollout["steps"])
-    for part, track in enumerate(found):
+    parts = tracks(rollout["steps"])
+    for part, track in enumerate(parts):
         first = track[0].step
         tools = {"tool_definitions": first["tools"]} if first["tools"] else {}
         yield {
             "schema_version": VERSION,
             "session_id": rollout["id"],
-            "trajectory_id": f"{rollout['id']}/{part}" if len(found) > 1 else rollout["id"],
+            "trajectory_id": f"{rollout['id']}/{part}" if len(parts) > 1 else rollout["id"],
             "agent": {
                 "name": first["agent"] or UNKNOWN,
                 "version": UNKNOWN,
@@ -49,32 +49,32 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
         }
 
 
-def _numbered(track: Sequence[Taken]) -> list[Json]:
-    found: list[Json] = []
-    for each in track:
-        context = each.step["messages"]
-        for message in context[len(context) - each.new :]:
+def _numbered(track: Sequence[TrackStep]) -> list[Json]:
+    steps: list[Json] = []
+    for track_step in track:
+        context = track_step.step["messages"]
+        for message in context[len(context) - track_step.new :]:
             _add(
-                found,
+                steps,
                 message,
-                _time(each.step["created_at"]),
-                {"is_copied_context": True} if each.shared else {},
+                _time(track_step.step["created_at"]),
+                {"is_copied_context": True} if track_step.shared else {},
             )
-        found.append(_answered(each))
-    return [{"step_id": number, **each} for number, each in enumerate(found, 1)]
+        steps.append(_answered(track_step))
+    return [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
 
 
-def _add(found: list[Json], message: Mapping[str, Any], at: str, copied: Json) -> None:
+def _add(steps: list[Json], message: Mapping[str, Any], at: str, copied: Json) -> None:
     """Add a message of a context: a result belongs to the step that called the tool."""
     if message.get("role") == "tool":
         name = message.get("tool_call_id")
-        for step in reversed(found):
+        for step in reversed(steps):
             if any(call["tool_call_id"] == name for call in step.get("tool_calls", ())):
                 results = step.setdefault("observation", {"results": []})["results"]
                 results.append({"source_call_id": name, "content": text_of(dict(message))})
                 return
         results = [{"content": text_of(dict(message))}]
-        found.append(
+        steps.append(
             {
                 "source": "system",
                 "message": "",
@@ -84,18 +84,20 @@ def _add(found: list[Json], message: Mapping[str, Any], at: str, copied: Json) -
             }
         )
         return
-    said = {
+    new_step = {
         "source": SOURCES.get(str(message.get("role")), "user"),
         "message": text_of(dict(message)),
         "timestamp": at,
     }
     calls = {"tool_calls": _calls(message)} if message.get("tool_calls") else {}
     # An agent's step in a context that no step of the rollout made is the client's.
-    found.append({**said, **calls, **copied, **({"llm_call_count": 0} if said["source"] == "agent" else {})})
+    steps.append(
+        {**new_step, **calls, **copied, **({"llm_call_count": 0} if new_step["source"] == "agent" else {})}
+    )
 
 
-def _answered(taken: Taken) -> Json:
-    step, reply = taken.step, taken.step["reply"]
+def _answered(track_step: TrackStep) -> Json:
+    step, reply = track_step.step, track_step.step["reply"]
     thoughts = reply.get("reasoning_content")
     reward = {"reward": step["reward"]} if step["reward"] is not None else {}
     return {
@@ -107,7 +109,7 @@ def _answered(taken: Taken) -> Json:
         **({"tool_calls": _calls(reply)} if reply.get("tool_calls") else {}),
         "metrics": _metrics(step),
         "llm_call_count": 1,
-        **({"is_copied_context": True} if taken.shared else {}),
+        **({"is_copied_context": True} if track_step.shared else {}),
         "extra": {"completion_id": step["completion_id"], "finish_reason": step["finish_reason"], **reward},
     }
 
@@ -123,21 +125,21 @@ def _metrics(step: Step) -> Json:
     return {**counts, **prompt, "completion_token_ids": tokens["reply"], **logprobs}
 
 
-def _totals(track: Sequence[Taken]) -> Json:
-    named = {"total_prompt_tokens": "prompt_tokens", "total_completion_tokens": "completion_tokens"}
-    return {total: sum(each.step[name] or 0 for each in track) for total, name in named.items()}
+def _totals(track: Sequence[TrackStep]) -> Json:
+    totals = {"total_prompt_tokens": "prompt_tokens", "total_completion_tokens": "completion_tokens"}
+    return {total: sum(track_step.step[name] or 0 for track_step in track) for total, name in totals.items()}
 
 
 def _calls(message: Mapping[str, Any]) -> list[Json]:
-    found = []
+    calls = []
     for call in message["tool_calls"]:
-        named = call.get("function") or call.get("custom") or {}
-        arguments = parsed(named.get("arguments", named.get("input")))
+        function = call.get("function") or call.get("custom") or {}
+        arguments = parsed(function.get("arguments", function.get("input")))
         whole = arguments if isinstance(arguments, dict) else {"input": arguments}
-        found.append({
-            "tool_call_id": str(call.get("id")), "function_name": str(named.get("name")), "arguments": whole,
+        calls.append({
+            "tool_call_id": str(call.get("id")), "function_name": str(function.get("name")), "arguments": whole,
         })  # fmt: skip
-    return found
+    return calls
 
 
 def _time(at: float) -> str:

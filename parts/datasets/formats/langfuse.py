@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.parts.datasets.found import Answer, Found, Item, Said, Unusable
 from burnish.parts.datasets.messages import (
     moment_of,
     parsed,
@@ -18,46 +17,47 @@ from burnish.parts.datasets.messages import (
     text_or_none,
     tools_in,
 )
+from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 from burnish.proxy.records import Source
 
 NOT_RATED = "generations and traces without a score"
 NO_NUMBER = "scores without a number"
 NO_TARGET = "scores of traces or observations that the files don't hold"
 TARGETS = ("observationId", "traceId", "sessionId")
-Rows = dict[str, tuple[Item, dict[str, Any]]]
+Rows = dict[str, tuple[FileRow, dict[str, Any]]]
 
 
-class _Export:
+class _Tables:
     def __init__(self) -> None:
         self.traces: Rows = {}
         self.generations: Rows = {}
-        self.scores: list[tuple[Item, dict[str, Any]]] = []
+        self.scores: list[tuple[FileRow, dict[str, Any]]] = []
 
-    def add(self, item: Item, row: dict[str, Any], trace: str | None = None) -> None:
+    def add(self, file_row: FileRow, row: dict[str, Any], trace: str | None = None) -> None:
         """Keep a row and the rows in it. Raises Unusable."""
         if isinstance(row.get("trace"), dict):
-            inner = {name: each for name, each in row.items() if name != "trace"}
-            self.add(item, row["trace"] | inner)
+            inner = {name: cell for name, cell in row.items() if name != "trace"}
+            self.add(file_row, row["trace"] | inner)
         elif _is_score(row):
-            self.scores.append((item, {"traceId": trace} | row))
+            self.scores.append((file_row, {"traceId": trace} | row))
         elif isinstance(row.get("type"), str) and (trace or row.get("traceId")):
             if row["type"].upper() == "GENERATION":
-                self.generations[str(row.get("id"))] = item, {"traceId": trace} | row
+                self.generations[str(row.get("id"))] = file_row, {"traceId": trace} | row
         elif isinstance(row.get("id"), str) and ("input" in row or "output" in row):
-            self.traces[row["id"]] = item, row
-            self._add_inner(item, row)
+            self.traces[row["id"]] = file_row, row
+            self._add_inner(file_row, row)
         else:
             raise Unusable("it isn't a trace, an observation or a score of Langfuse")
 
-    def _add_inner(self, item: Item, row: dict[str, Any]) -> None:
+    def _add_inner(self, file_row: FileRow, row: dict[str, Any]) -> None:
         observations, scores = parsed(row.get("observations")), parsed(row.get("scores"))
-        for each in [*_objects(observations), *_objects(scores)]:
-            self.add(item, each, row["id"])
+        for inner_row in [*_objects(observations), *_objects(scores)]:
+            self.add(file_row, inner_row, row["id"])
         if isinstance(scores, dict):  # the table's export: values by name
             for name, values in scores.items():
-                for number, value in enumerate(values if isinstance(values, list) else [values]):
+                for number, score_value in enumerate(values if isinstance(values, list) else [values]):
                     score = {"id": f"{row['id']}:{name}:{number}", "traceId": row["id"], "name": name}
-                    self.scores.append((item, score | {"value": value}))
+                    self.scores.append((file_row, score | {"value": score_value}))
 
     def target(self, score: Mapping[str, Any]) -> tuple[str, bool] | None:
         """Return the name of the row that a score is about, and whether it is about the whole session."""
@@ -66,20 +66,20 @@ class _Export:
         if score.get("observationId"):
             return None
         if trace := score.get("traceId"):
-            found = self._last_of(lambda row: row.get("traceId") == trace)
-            return (found or str(trace), False) if found or str(trace) in self.traces else None
+            generation = self._last_of(lambda row: row.get("traceId") == trace)
+            return (generation or str(trace), False) if generation or str(trace) in self.traces else None
         session = score.get("sessionId")
         in_session = {name for name, (_, row) in self.traces.items() if row.get("sessionId") == session}
-        found = self._last_of(lambda row: str(row.get("traceId")) in in_session)
-        return (found or max(in_session), True) if in_session else None
+        generation = self._last_of(lambda row: str(row.get("traceId")) in in_session)
+        return (generation or max(in_session), True) if in_session else None
 
-    def _last_of(self, wanted: Any) -> str | None:
+    def _last_of(self, matches: Any) -> str | None:
         rows = [
-            (str(row.get("startTime")), name) for name, (_, row) in self.generations.items() if wanted(row)
+            (str(row.get("startTime")), name) for name, (_, row) in self.generations.items() if matches(row)
         ]
         return max(rows)[1] if rows else None
 
-    def row(self, name: str) -> tuple[Item, dict[str, Any]]:
+    def row(self, name: str) -> tuple[FileRow, dict[str, Any]]:
         return self.generations.get(name) or self.traces[name]
 
     def session_of(self, row: Mapping[str, Any]) -> str | None:
@@ -92,58 +92,62 @@ class _Export:
         return text_or_none(row.get("userId")) or (text_or_none(trace[1].get("userId")) if trace else None)
 
 
-def read(items: list[Item], found: Found) -> None:
-    export = _Export()
-    for item in items:
-        with found.line(item):
-            export.add(item, item.content)
-    rated = set()
-    for item, score in export.scores:
-        with found.line(item):
-            if (target := export.target(score)) is None:
-                found.left_out[NO_TARGET] += 1
+def read(file_rows: list[FileRow], export: ParsedExport) -> None:
+    tables = _Tables()
+    for file_row in file_rows:
+        with export.line(file_row):
+            tables.add(file_row, file_row.content)
+    rated_names = set()
+    for file_row, score in tables.scores:
+        with export.line(file_row):
+            if (target := tables.target(score)) is None:
+                export.left_out[NO_TARGET] += 1
                 continue
             name, whole = target
-            place, row = export.row(name)
-            rated.add(name)
-            if name not in found.answers:
-                found.add(place.place, _answer(export, name, row))
-            if said := _statement(score, name, whole=whole):
-                found.add(item.place, said)
+            answer_row, row = tables.row(name)
+            rated_names.add(name)
+            if name not in export.answers:
+                export.add(answer_row.place, _answer(tables, name, row))
+            if statement := _statement(score, name, whole=whole):
+                export.add(file_row.place, statement)
             else:
-                found.left_out[NO_NUMBER] += 1
-    traces_rated = {export.row(name)[1].get("traceId") or name for name in rated}
-    unrated = [name for name in export.generations if name not in rated]
-    unrated += [name for name in export.traces if name not in traces_rated and not export.generations]
+                export.left_out[NO_NUMBER] += 1
+    traces_rated = {tables.row(name)[1].get("traceId") or name for name in rated_names}
+    unrated = [name for name in tables.generations if name not in rated_names]
+    unrated += [name for name in tables.traces if name not in traces_rated and not tables.generations]
     if unrated:
-        found.left_out[NOT_RATED] += len(unrated)
+        export.left_out[NOT_RATED] += len(unrated)
 
 
-def _answer(export: _Export, name: str, row: dict[str, Any]) -> Answer:
-    given = parsed(row.get("input"))
-    return Answer(
+def _answer(tables: _Tables, name: str, row: dict[str, Any]) -> ForeignAnswer:
+    prompt = parsed(row.get("input"))
+    return ForeignAnswer(
         name,
-        prompt_of(given),
+        prompt_of(prompt),
         reply_of(row.get("output")),
-        tools_in(given.get("tools")) if isinstance(given, dict) else (),
+        tools_in(prompt.get("tools")) if isinstance(prompt, dict) else (),
         moment_of(row.get("startTime") or row.get("timestamp")),
         text_or_none(row.get("model")),
-        export.user_of(row),
-        export.session_of(row),
+        tables.user_of(row),
+        tables.session_of(row),
     )
 
 
-def _statement(score: Mapping[str, Any], about: str, *, whole: bool) -> Said | None:
+def _statement(score: Mapping[str, Any], about: str, *, whole: bool) -> Statement | None:
     name, kind = str(score.get("name")), str(score.get("dataType") or "").upper()
     words = text_or_none(score.get("stringValue") or score.get("value"))
-    value = score.get("value")
-    number = float(value) if isinstance(value, int | float) and kind not in ("TEXT", "CORRECTION") else None
+    score_value = score.get("value")
+    number = (
+        float(score_value)
+        if isinstance(score_value, int | float) and kind not in ("TEXT", "CORRECTION")
+        else None
+    )
     comment = text_or_none(score.get("comment")) or (words if kind == "TEXT" else None)
     correction = words if kind == "CORRECTION" else None
     if number is None and not comment and not correction:
         return None
     source: Source = "judge" if str(score.get("source")).upper() == "EVAL" else "human"
-    return Said(
+    return Statement(
         str(score.get("id") or f"{about}:{name}"),
         about,
         metric=name if number is not None else None,
@@ -166,5 +170,5 @@ def _is_score(row: Mapping[str, Any]) -> bool:
     )
 
 
-def _objects(given: Any) -> list[dict[str, Any]]:
-    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+def _objects(rows: Any) -> list[dict[str, Any]]:
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.parts.datasets.found import Answer, Found, Item, Said, Unusable
 from burnish.parts.datasets.messages import (
     moment_of,
     parsed,
@@ -18,6 +17,7 @@ from burnish.parts.datasets.messages import (
     text_or_none,
     tools_in,
 )
+from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import Source
 
@@ -32,59 +32,62 @@ THREADS = ("session_id", "thread_id", "conversation_id")
 MOST_DEPTH = 100
 
 
-def read(items: list[Item], found: Found) -> None:
-    runs: dict[str, tuple[Item, dict[str, Any]]] = {}
-    given: list[Item] = []
-    for item in items:
-        with found.line(item):
-            if "run_type" in item.content:
-                runs[str(item.content.get("id"))] = item, item.content
-            elif "run_id" in item.content and "key" in item.content:
-                given.append(item)
+def read(rows: list[FileRow], export: ParsedExport) -> None:
+    runs: dict[str, tuple[FileRow, dict[str, Any]]] = {}
+    feedback_rows: list[FileRow] = []
+    for row in rows:
+        with export.line(row):
+            if "run_type" in row.content:
+                runs[str(row.content.get("id"))] = row, row.content
+            elif "run_id" in row.content and "key" in row.content:
+                feedback_rows.append(row)
             else:
                 raise Unusable("it is neither a run nor feedback of LangSmith")
     about = {name: _seen_by_model(name, runs) for name in runs}
-    for item in given:
-        with found.line(item):
-            _read_feedback(item, found, runs, about)
-    if not given:
-        found.left_out[ONLY_STATISTICS] += sum(bool(run.get("feedback_stats")) for _, run in runs.values())
+    for row in feedback_rows:
+        with export.line(row):
+            _read_feedback(row, export, runs, about)
+    if not feedback_rows:
+        export.left_out[ONLY_STATISTICS] += sum(bool(run.get("feedback_stats")) for _, run in runs.values())
     unrated = [
-        name for name, (_, run) in runs.items() if run["run_type"] == "llm" and name not in found.answers
+        name for name, (_, run) in runs.items() if run["run_type"] == "llm" and name not in export.answers
     ]
-    found.left_out[NOT_RATED] += len(unrated)
+    export.left_out[NOT_RATED] += len(unrated)
 
 
 def _read_feedback(
-    item: Item, found: Found, runs: Mapping[str, tuple[Item, dict[str, Any]]], about: Mapping[str, str]
+    row: FileRow,
+    export: ParsedExport,
+    runs: Mapping[str, tuple[FileRow, dict[str, Any]]],
+    about: Mapping[str, str],
 ) -> None:
-    feedback = item.content
+    feedback = row.content
     if (run_id := str(feedback.get("run_id"))) not in runs:
-        found.left_out[NO_RUN] += 1
+        export.left_out[NO_RUN] += 1
         return
     name = about[run_id]
-    place, run = runs[name]
-    said = _statement(feedback, name)
-    if said is None:
-        found.left_out[NO_NUMBER] += 1
+    run_row, run = runs[name]
+    statement = _statement(feedback, name)
+    if statement is None:
+        export.left_out[NO_NUMBER] += 1
         return
-    found.add(place.place, _answer(name, run))
-    found.add(item.place, said)
+    export.add(run_row.place, _answer(name, run))
+    export.add(row.place, statement)
 
 
-def _seen_by_model(name: str, runs: Mapping[str, tuple[Item, dict[str, Any]]]) -> str:
+def _seen_by_model(name: str, runs: Mapping[str, tuple[FileRow, dict[str, Any]]]) -> str:
     """Return the last LLM run at or below a run; the run itself if there is none."""
     if runs[name][1]["run_type"] == "llm":
         return name
     inside = [
-        (str(run.get("start_time")), other)
-        for other, (_, run) in runs.items()
-        if run["run_type"] == "llm" and _is_below(other, name, runs)
+        (str(run.get("start_time")), run_id)
+        for run_id, (_, run) in runs.items()
+        if run["run_type"] == "llm" and _is_below(run_id, name, runs)
     ]
     return max(inside)[1] if inside else name
 
 
-def _is_below(name: str, above: str, runs: Mapping[str, tuple[Item, dict[str, Any]]]) -> bool:
+def _is_below(name: str, above: str, runs: Mapping[str, tuple[FileRow, dict[str, Any]]]) -> bool:
     run = runs[name][1]
     if run.get("trace_id") == above:
         return True
@@ -98,14 +101,14 @@ def _is_below(name: str, above: str, runs: Mapping[str, tuple[Item, dict[str, An
     return False
 
 
-def _answer(name: str, run: dict[str, Any]) -> Answer:
+def _answer(name: str, run: dict[str, Any]) -> ForeignAnswer:
     inputs, extra = parsed(run.get("inputs")), parsed(run.get("extra"))
     extra = extra if isinstance(extra, dict) else {}
-    metadata, settings = (_object(extra.get(each)) for each in ("metadata", "invocation_params"))
+    metadata, settings = (_object(extra.get(key)) for key in ("metadata", "invocation_params"))
     tools = (inputs.get("tools") if isinstance(inputs, dict) else None) or settings.get("tools")
     model = metadata.get("ls_model_name") or settings.get("model") or settings.get("model_name")
-    thread = next((metadata[each] for each in THREADS if metadata.get(each)), run.get("trace_id"))
-    return Answer(
+    thread = next((metadata[key] for key in THREADS if metadata.get(key)), run.get("trace_id"))
+    return ForeignAnswer(
         name,
         prompt_of(inputs),
         reply_of(run.get("outputs")),
@@ -117,7 +120,7 @@ def _answer(name: str, run: dict[str, Any]) -> Answer:
     )
 
 
-def _statement(feedback: Mapping[str, Any], about: str) -> Said | None:
+def _statement(feedback: Mapping[str, Any], about: str) -> Statement | None:
     score = feedback.get("score")
     number = float(score) if isinstance(score, int | float) else None
     comment, correction = text_or_none(feedback.get("comment")), _correction(feedback.get("correction"))
@@ -125,7 +128,7 @@ def _statement(feedback: Mapping[str, Any], about: str) -> Said | None:
         return None
     origin = _object(parsed(feedback.get("feedback_source")))
     source: Source = "judge" if origin.get("type") in JUDGES else "human"
-    return Said(
+    return Statement(
         str(feedback.get("id") or f"{about}:{feedback['key']}"),
         about,
         metric=str(feedback["key"]) if number is not None else None,
@@ -138,15 +141,15 @@ def _statement(feedback: Mapping[str, Any], about: str) -> Said | None:
     )
 
 
-def _correction(given: Any) -> str | None:
+def _correction(output: Any) -> str | None:
     """Return the text of a corrected output."""
-    if not given:
+    if not output:
         return None
     try:
-        return text_or_none(text_of(reply_of(given)))
+        return text_or_none(text_of(reply_of(output)))
     except Unusable:
         return None
 
 
-def _object(given: Any) -> dict[str, Any]:
-    return given if isinstance(given, dict) else {}
+def _object(content: Any) -> dict[str, Any]:
+    return content if isinstance(content, dict) else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from burnish.parts.datasets.tracks import Taken, token_prefix, tracks
+from burnish.parts.datasets.tracks import TrackStep, token_prefix, tracks
 
 NO_REWARD = "it has no reward"
 NO_PROMPT = "the engine doesn't tell the ids of the prompt"
@@ -18,10 +18,10 @@ def why_not(rollout: Mapping[str, Any]) -> str | None:
     """Return why a rollout can't be a line."""
     if rollout["reward"] is None:
         return NO_REWARD
-    for each in rollout["steps"]:
-        if not each["tokens"]:
-            return f"no token ids: {each['missing']}"
-        if not each["tokens"]["prompt"]:
+    for step in rollout["steps"]:
+        if not step["tokens"]:
+            return f"no token ids: {step['missing']}"
+        if not step["tokens"]["prompt"]:
             return NO_PROMPT
     return None
 
@@ -31,28 +31,28 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     ``env_mask``, and between them what the environment said, with 0. Shapes: ``completion_ids``, ``logprobs`` and
     ``env_mask`` are of one length.
     """
-    found = tracks(rollout["steps"], token_prefix)
-    for part, track in enumerate(found):
+    parts = tracks(rollout["steps"], token_prefix)
+    for part, track in enumerate(parts):
         yield {
             **_sequence(track),
             "reward": rollout["reward"],
-            "step_rewards": [each.step["reward"] for each in track],
+            "step_rewards": [track_step.step["reward"] for track_step in track],
             "rollout": rollout["id"],
             "part": part,
-            "parts": len(found),
+            "parts": len(parts),
             **{name: rollout[name] for name in ("task", "group", "seed", "version", "tags")},
         }
 
 
-def _sequence(track: Sequence[Taken]) -> dict[str, Any]:
+def _sequence(track: Sequence[TrackStep]) -> dict[str, Any]:
     first = track[0].step["tokens"]
     prompt, ids, logprobs, mask = list(first["prompt"]), list[int](), list[float | None](), list[int]()
-    for each in track:
-        tokens = each.step["tokens"]
+    for track_step in track:
+        tokens = track_step.step["tokens"]
         between = tokens["prompt"][len(prompt) + len(ids) :]
         reply = tokens["reply"]
         ids += [*between, *reply]
         logprobs += [0.0] * len(between) + list(tokens["logprobs"])
         # A step that two tracks share is learnt once.
-        mask += [0] * len(between) + [0 if each.shared else 1] * len(reply)
+        mask += [0] * len(between) + [0 if track_step.shared else 1] * len(reply)
     return {"prompt_ids": prompt, "completion_ids": ids, "logprobs": logprobs, "env_mask": mask}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import burnish
-from burnish.parts.datasets.tracks import Step, Taken, token_prefix, tracks
+from burnish.parts.datasets.tracks import Step, TrackStep, token_prefix, tracks
 from burnish.proxy.messages import text_of
 
 TRACE_VERSION = 1
@@ -41,8 +41,11 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
 
 def _task(rollout: Mapping[str, Any]) -> Json:
     facts = {"seed": rollout["seed"], "tags": rollout["tags"]}
-    data = {"id": rollout["group"] or None, "name": rollout["task"] or None, **facts}
-    return {"type": "Task", "data": {name: value for name, value in data.items() if value not in (None, {})}}
+    task_fields = {"id": rollout["group"] or None, "name": rollout["task"] or None, **facts}
+    return {
+        "type": "Task",
+        "data": {name: field for name, field in task_fields.items() if field not in (None, {})},
+    }
 
 
 def _trace(rollout: Mapping[str, Any], task: Json, *, ok: bool) -> Json:
@@ -60,13 +63,13 @@ def _trace(rollout: Mapping[str, Any], task: Json, *, ok: bool) -> Json:
             "name": steps[0]["agent"] or "agent",
             "trainable": True,
         },
-        "tools": [_tool(each) for each in steps[0]["tools"]],
+        "tools": [_tool(tool) for tool in steps[0]["tools"]],
         "nodes": nodes,
         "calls": [_call(step, ends[number]) for number, step in enumerate(steps)],
         "rewards": rewards,
         "info": {
             "version": rollout["version"],
-            "step_rewards": [each["reward"] for each in steps],
+            "step_rewards": [step["reward"] for step in steps],
             "reasons": rollout["reasons"],
         },
         "is_completed": True,
@@ -83,30 +86,34 @@ def _graph(steps: list[Step]) -> tuple[list[Json], dict[int, int]]:
     ends: dict[int, int] = {}
     for track in tracks(steps, token_prefix):
         parent: int | None = None
-        held = 0
+        token_count = 0
         """Tokens on the path so far."""
-        for taken in track:
-            if taken.number not in ends:
-                context = taken.step["messages"]
-                for message in context[len(context) - taken.new :]:
+        for track_step in track:
+            if track_step.number not in ends:
+                context = track_step.step["messages"]
+                for message in context[len(context) - track_step.new :]:
                     node = {
                         "parent": parent,
                         "message": _message(message),
-                        "timestamp": taken.step["created_at"],
+                        "timestamp": track_step.step["created_at"],
                     }
-                    root = {"tools": [_tool(each) for each in taken.step["tools"]]} if parent is None else {}
+                    root = (
+                        {"tools": [_tool(tool) for tool in track_step.step["tools"]]}
+                        if parent is None
+                        else {}
+                    )
                     nodes.append({**node, **root})
                     parent = len(nodes) - 1
-                nodes.append(_sampled(taken, parent, held))
-                ends[taken.number] = len(nodes) - 1
-            parent = ends[taken.number]
-            tokens = taken.step["tokens"]
-            held = len(tokens["prompt"]) + len(tokens["reply"]) if tokens else 0
+                nodes.append(_sampled(track_step, parent, token_count))
+                ends[track_step.number] = len(nodes) - 1
+            parent = ends[track_step.number]
+            tokens = track_step.step["tokens"]
+            token_count = len(tokens["prompt"]) + len(tokens["reply"]) if tokens else 0
     return nodes, ends
 
 
-def _sampled(taken: Taken, parent: int | None, held: int) -> Json:
-    step = taken.step
+def _sampled(track_step: TrackStep, parent: int | None, token_count: int) -> Json:
+    step = track_step.step
     node = {
         "parent": parent,
         "message": _message(step["reply"]),
@@ -116,10 +123,10 @@ def _sampled(taken: Taken, parent: int | None, held: int) -> Json:
     tokens = step["tokens"]
     if not tokens or not tokens["prompt"]:
         return node
-    before, reply = tokens["prompt"][held:], tokens["reply"]
+    context_ids, reply = tokens["prompt"][token_count:], tokens["reply"]
     logprobs = [] if None in tokens["logprobs"] else tokens["logprobs"]
-    mask = [False] * len(before) + [True] * len(reply)
-    return {**node, "token_ids": [*before, *reply], "mask": mask, "logprobs": logprobs}
+    mask = [False] * len(context_ids) + [True] * len(reply)
+    return {**node, "token_ids": [*context_ids, *reply], "mask": mask, "logprobs": logprobs}
 
 
 def _call(step: Step, node: int) -> Json:
@@ -127,13 +134,13 @@ def _call(step: Step, node: int) -> Json:
     usage = {"prompt_tokens": counts[0], "completion_tokens": counts[1]} if None not in counts else None
     reason = step["finish_reason"] if step["finish_reason"] in FINISH_REASONS else None
     time = {"start": step["created_at"], "end": step["created_at"] + step["total_s"]}
-    known = {"finish_reason": reason, "usage": usage}
+    fields = {"finish_reason": reason, "usage": usage}
     return {
         "node": node,
         "model": step["model"],
         "endpoint": "/chat/completions",
         "time": time,
-        **{name: value for name, value in known.items() if value is not None},
+        **{name: field for name, field in fields.items() if field is not None},
     }
 
 
@@ -141,42 +148,42 @@ def _message(message: Mapping[str, Any]) -> Json:
     role = ROLES.get(str(message.get("role")), str(message.get("role")))
     if role == "assistant":
         thoughts = message.get("reasoning_content")
-        calls = [_tool_call(each) for each in message.get("tool_calls") or ()]
+        calls = [_tool_call(call) for call in message.get("tool_calls") or ()]
         return {
             "role": role,
             "content": text_of(dict(message)) or None,
             **({"reasoning_content": thoughts} if thoughts else {}),
             **({"tool_calls": calls} if calls else {}),
         }
-    named = {"tool_call_id": str(message.get("tool_call_id"))} if role == "tool" else {}
-    return {"role": role, "content": _content(message), **named}
+    call_id = {"tool_call_id": str(message.get("tool_call_id"))} if role == "tool" else {}
+    return {"role": role, "content": _content(message), **call_id}
 
 
 def _content(message: Mapping[str, Any]) -> Any:
     """Return a text, or parts if there are images among them; others have no place there."""
     content = message.get("content")
     if isinstance(content, list) and any(
-        isinstance(each, dict) and each.get("type") == "image_url" for each in content
+        isinstance(part, dict) and part.get("type") == "image_url" for part in content
     ):
         return [
-            each for each in content if isinstance(each, dict) and each.get("type") in ("text", "image_url")
+            part for part in content if isinstance(part, dict) and part.get("type") in ("text", "image_url")
         ]
     return text_of(dict(message))
 
 
 def _tool_call(call: Mapping[str, Any]) -> Json:
     kind = "custom" if "custom" in call else "function"
-    named = call.get(kind) or {}
-    arguments = named.get("arguments", named.get("input"))
+    function = call.get(kind) or {}
+    arguments = function.get("arguments", function.get("input"))
     return {
         "id": str(call.get("id")),
         "type": kind,
-        "name": str(named.get("name")),
+        "name": str(function.get("name")),
         "arguments": str(arguments or ""),
     }
 
 
 def _tool(tool: Mapping[str, Any]) -> Json:
-    named = tool.get("function") or tool
-    kept = {name: named[name] for name in ("description", "parameters") if named.get(name)}
-    return {"type": "function", "name": str(named.get("name")), **kept}
+    function = tool.get("function") or tool
+    fields = {name: function[name] for name in ("description", "parameters") if function.get(name)}
+    return {"type": "function", "name": str(function.get("name")), **fields}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from burnish.parts.datasets.importing import Read, read_files
-from burnish.parts.datasets.making import Range
+from burnish.parts.datasets.importing import FileRecords, read_files
 from burnish.parts.datasets.records import read_record
+from burnish.parts.datasets.to_records import Range
 from burnish.proxy.records import Completion
 from burnish.terminal.errors import WrongUsage
 from tests.parts.datasets.exports import (
@@ -28,18 +28,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "export.jsonl"
 
 
-def read(path: Path, *objects: Any, metrics: dict[str, Range | None] | None = None) -> Read:
+def read(path: Path, *objects: Any, metrics: dict[str, Range | None] | None = None) -> FileRecords:
     found = read_files([lines(path, *objects)], None, metrics or {})
     for line in found.lines:
         read_record(line.content)  # as burnish takes it
     return found
 
 
-def answers(found: Read) -> list[dict[str, Any]]:
+def answers(found: FileRecords) -> list[dict[str, Any]]:
     return [each.content for each in found.lines if each.content["object"] == "completion"]
 
 
-def said(found: Read) -> list[dict[str, Any]]:
+def said(found: FileRecords) -> list[dict[str, Any]]:
     return [each.content for each in found.lines if each.content["object"] == "feedback"]
 
 

@@ -1,4 +1,4 @@
-"""What the readers of foreign exports find: answers, and what was said of them. Pure."""
+"""What the readers of foreign exports return: answers, and statements about them. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Unusable(ValueError):
     """One line, with the reason why it can't be read."""
 
 
-class Item(NamedTuple):
+class FileRow(NamedTuple):
     """One object of a file."""
 
     place: str
@@ -23,7 +23,7 @@ class Item(NamedTuple):
     content: dict[str, Any]
 
 
-class Answer(NamedTuple):
+class ForeignAnswer(NamedTuple):
     """An answer with its context."""
 
     name: str
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
     """As the export names it; None: answers to the same context form one."""
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """A statement about an answer."""
 
     name: str
@@ -73,12 +73,12 @@ class Problem(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
-    """All that a reader found."""
+class ParsedExport:
+    """All answers and statements in the files of one format."""
 
     source: str
-    answers: dict[str, Answer] = field(default_factory=dict)
-    said: dict[str, Said] = field(default_factory=dict)
+    answers: dict[str, ForeignAnswer] = field(default_factory=dict)
+    statements: dict[str, Statement] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     """Of answers and statements, by their names."""
     problems: list[Problem] = field(default_factory=list)
@@ -86,17 +86,17 @@ class Found:
     left_out: Counter[str] = field(default_factory=Counter)
     """What was read and isn't imported, by reason."""
 
-    def add(self, place: str, *found: Answer | Said) -> None:
+    def add(self, place: str, *records: ForeignAnswer | Statement) -> None:
         """Keep what a line holds; what has a known name replaces it."""
-        for each in found:
-            kept: dict[str, Any] = self.answers if isinstance(each, Answer) else self.said
-            kept[each.name] = each
-            self.places[each.name] = place
+        for record in records:
+            by_name: dict[str, Any] = self.answers if isinstance(record, ForeignAnswer) else self.statements
+            by_name[record.name] = record
+            self.places[record.name] = place
 
     @contextmanager
-    def line(self, item: Item) -> Iterator[None]:
+    def line(self, row: FileRow) -> Iterator[None]:
         """Name a line that can't be read, and go on."""
         try:
             yield
         except Unusable as error:
-            self.problems.append(Problem(item.place, str(error)))
+            self.problems.append(Problem(row.place, str(error)))
