@@ -65,7 +65,7 @@ LOOKS_LIKE_TESTS = re.compile(
 )
 
 
-class Check(NamedTuple):
+class CheckCommand(NamedTuple):
     """A command that checks code."""
 
     name: str
@@ -83,23 +83,23 @@ class Check(NamedTuple):
     """Why its end says nothing."""
 
 
-def check_in(command: str) -> Check | None:
+def check_in(command: str) -> CheckCommand | None:
     """Return the check that a command runs; None if it runs none."""
     simple = simple_commands(command)
-    for index, each in enumerate(simple or ()):
-        if found := check_of(each):
-            obstacle = _silenced(each, (simple or ())[index + 1 :])
-            if found.tests or not obstacle:
-                printed = any(before.program in PRINTS for before in (simple or ())[:index])
-                return found._replace(piped=each.joint == "|", printed=printed, obstacle=obstacle)
-    inside = simple is None or any(each.program in SHELLS for each in simple)
+    for index, part in enumerate(simple or ()):
+        if check := check_of(part):
+            obstacle = _silenced(part, (simple or ())[index + 1 :])
+            if check.tests or not obstacle:
+                printed = any(earlier.program in PRINTS for earlier in (simple or ())[:index])
+                return check._replace(piped=part.joint == "|", printed=printed, obstacle=obstacle)
+    inside = simple is None or any(part.program in SHELLS for part in simple)
     if inside and LOOKS_LIKE_TESTS.search(command):
-        return Check("tests", True, counted=False, narrowed=False, piped=True, obstacle=INSIDE)
+        return CheckCommand("tests", True, counted=False, narrowed=False, piped=True, obstacle=INSIDE)
     return None
 
 
 @lru_cache(maxsize=REMEMBERED)
-def check_of(simple: Simple) -> Check | None:
+def check_of(simple: Simple) -> CheckCommand | None:
     if not simple.words or not INSTALLED.match(simple.words[0]):
         return None
     words = _plain_words(simple)
@@ -109,8 +109,8 @@ def check_of(simple: Simple) -> Check | None:
                 options = {word.partition("=")[0] for word in words[len(name) :]}
                 leaving_out = NARROWING_MAKE if name[0] == "make" else NARROWING
                 narrowed = bool(options & leaving_out) or any("::" in word for word in words)
-                narrowed |= any("PYTEST_ADDOPTS" in word or "RUSTFLAGS" in word for word in simple.before)
-                return Check(" ".join(name), tests, name[0] in COUNTED, narrowed, piped=False)
+                narrowed |= any("PYTEST_ADDOPTS" in word or "RUSTFLAGS" in word for word in simple.prefix)
+                return CheckCommand(" ".join(name), tests, name[0] in COUNTED, narrowed, piped=False)
     return None
 
 
@@ -126,17 +126,17 @@ def _plain_words(simple: Simple) -> tuple[str, ...]:
         words = words[words.index("-m") + 1 :]
     if words[:1] == ("yarn",) and len(words) > 1 and words[1] in ("jest", "vitest"):
         words = words[1:]
-    return tuple(each.rpartition("/")[2] if at == 0 else each for at, each in enumerate(words))
+    return tuple(word.rpartition("/")[2] if at == 0 else word for at, word in enumerate(words))
 
 
-def _silenced(check: Simple, behind: Sequence[Simple]) -> str | None:
+def _silenced(check: Simple, next_commands: Sequence[Simple]) -> str | None:
     """Return why a check can't fail as it is called, or why nobody can see it fail."""
     if check.writes:
         return TO_A_FILE
     if check.joint != "|":
         return SILENCED.get(check.joint, FOLLOWED) if check.joint else None
-    through = [*takewhile(lambda each: each.joint == "|", behind)]
-    through += behind[len(through) : len(through) + 1]
-    if not through or not all(each.program in PASSES_ON and not each.writes for each in through):
+    through = [*takewhile(lambda part: part.joint == "|", next_commands)]
+    through += next_commands[len(through) : len(through) + 1]
+    if not through or not all(part.program in PASSES_ON and not part.writes for part in through):
         return FILTERED
     return FOLLOWED if through[-1].joint else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from burnish.parts.signals.outcomes import Outcome
+from burnish.parts.signals.outcomes import CommandEnd
 from burnish.parts.signals.shell import simple_commands
 
 COMMITTED = re.compile(r"^\[[^\]\n]+ ([0-9a-f]{7,40})\]", re.MULTILINE)
@@ -36,38 +36,40 @@ class Git(NamedTuple):
         }.get(self.act, "git commit")
 
 
-def gits_in(command: str, outcome: Outcome) -> Iterator[Git]:
+def gits_in(command: str, outcome: CommandEnd) -> Iterator[Git]:
     """Yield what a command that ended well did."""
     if outcome.code or REFUSED.search(outcome.output):
         return
-    for each in simple_commands(command) or ():
-        if each.program == "git" and (found := _git(each.words[1:], outcome.output)):
-            yield found
+    for simple in simple_commands(command) or ():
+        if simple.program == "git" and (git := _git(simple.words[1:], outcome.output)):
+            yield git
 
 
 def _git(words: Sequence[str], output: str) -> Git | None:
-    rest = list(words)
-    while rest and rest[0].startswith("-"):
-        rest = rest[2:] if rest[0] in TAKES_VALUE else rest[1:]
-    act, given = (rest[0], rest[1:]) if rest else ("", [])
-    if act == "commit" and (made := COMMITTED.findall(output)):
-        return Git("commit", made[-1])
-    if act == "revert" and COMMITTED.search(output) and (named := [each for each in given if each[0] != "-"]):
-        return Git("revert", named[0])
-    if act == "reset" and "--hard" in given:
-        named = [each for each in given if not each.startswith("-")]
-        return Git("reset", back=bool(named) and named[0] != "HEAD")
-    if act == "checkout" and ("--" in given or given[-1:] == ["."]):
-        return Git("discard", files=tuple(given[given.index("--") + 1 :] if "--" in given else given[-1:]))
-    if act == "restore" and not {"--staged", "-S", "-p", "--patch"} & set(given):
-        return Git("discard", files=tuple(each for each in given if not each.startswith("-")))
+    arguments = list(words)
+    while arguments and arguments[0].startswith("-"):
+        arguments = arguments[2:] if arguments[0] in TAKES_VALUE else arguments[1:]
+    subcommand, options = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if subcommand == "commit" and (hashes := COMMITTED.findall(output)):
+        return Git("commit", hashes[-1])
+    names = [option for option in options if not option.startswith("-")]
+    if subcommand == "revert" and COMMITTED.search(output) and names:
+        return Git("revert", names[0])
+    if subcommand == "reset" and "--hard" in options:
+        return Git("reset", back=bool(names) and names[0] != "HEAD")
+    if subcommand == "checkout" and ("--" in options or options[-1:] == ["."]):
+        return Git(
+            "discard", files=tuple(options[options.index("--") + 1 :] if "--" in options else options[-1:])
+        )
+    if subcommand == "restore" and not {"--staged", "-S", "-p", "--patch"} & set(options):
+        return Git("discard", files=tuple(names))
     return None
 
 
-def covers(named: Sequence[str], path: str) -> bool:
+def covers(files: Sequence[str], path: str) -> bool:
     """Whether files named on a command line cover a path, which may be absolute."""
-    for each in named:
-        bare = each.removeprefix("./").rstrip("/")
-        if each in EVERYTHING or path == bare or path.endswith(f"/{bare}") or f"/{bare}/" in f"/{path}":
+    for file in files:
+        bare = file.removeprefix("./").rstrip("/")
+        if file in EVERYTHING or path == bare or path.endswith(f"/{bare}") or f"/{bare}/" in f"/{path}":
             return True
     return False

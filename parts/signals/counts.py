@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
-class Counts(NamedTuple):
+class RunCounts(NamedTuple):
     """A run of tests."""
 
     runner: str
@@ -51,80 +51,80 @@ CARGO = re.compile(
 CARGO_FAILED = re.compile(r"^error: (?:test failed|\d+ targets? failed|could not compile)", re.MULTILINE)
 
 
-def counts_in(output: str) -> Counts | None:
+def counts_in(output: str) -> RunCounts | None:
     """Return what the output of one command says; None if it says nothing, or several runners speak."""
-    found = [each for read in READERS if (each := read(output))]
-    return found[0] if len(found) == 1 else None
+    runs = [counts for reader in READERS if (counts := reader(output))]
+    return runs[0] if len(runs) == 1 else None
 
 
 def _named(text: str) -> Counter[str]:
     """Read ``1 failed, 2 passed``."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for count, name in COUNT.findall(text):
-        found[name.removesuffix("s") if name.startswith("error") else name] += int(count)
-    return found
+        counts[name.removesuffix("s") if name.startswith("error") else name] += int(count)
+    return counts
 
 
-def _pytest(output: str) -> Counts | None:
+def _pytest(output: str) -> RunCounts | None:
     # More than one: something else printed what looks like a summary.
-    if len(found := PYTEST.findall(output)) != 1:
+    if len(summaries := PYTEST.findall(output)) != 1:
         return None
-    named = _named(found[0])
-    failed = named["failed"] + named["error"]
-    skipped = named["skipped"] + named["xfailed"]
-    return Counts("pytest", named["passed"] + named["xpassed"], failed, skipped, named["deselected"])
+    counts = _named(summaries[0])
+    failed = counts["failed"] + counts["error"]
+    skipped = counts["skipped"] + counts["xfailed"]
+    return RunCounts("pytest", counts["passed"] + counts["xpassed"], failed, skipped, counts["deselected"])
 
 
-def _unittest(output: str) -> Counts | None:
-    if len(found := UNITTEST.findall(output)) != 1:
+def _unittest(output: str) -> RunCounts | None:
+    if len(summaries := UNITTEST.findall(output)) != 1:
         return None
-    ran, verdict, details = found[0]
-    named = {name.strip(): int(count) for name, count in DETAIL.findall(details)}
-    failed = sum(named.get(each, 0) for each in ("failures", "errors", "unexpected successes"))
-    skipped = named.get("skipped", 0) + named.get("expected failures", 0)
+    ran, verdict, details = summaries[0]
+    counts = {name.strip(): int(count) for name, count in DETAIL.findall(details)}
+    failed = sum(counts.get(name, 0) for name in ("failures", "errors", "unexpected successes"))
+    skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
     failed = max(failed, 1) if verdict == "FAILED" else failed
-    return Counts("unittest", max(0, int(ran) - failed - skipped), failed, skipped)
+    return RunCounts("unittest", max(0, int(ran) - failed - skipped), failed, skipped)
 
 
-def _jest(output: str) -> Counts | None:
+def _jest(output: str) -> RunCounts | None:
     return _javascript("jest", JEST.findall(output), JEST_SUITES.findall(output))
 
 
-def _vitest(output: str) -> Counts | None:
+def _vitest(output: str) -> RunCounts | None:
     return _javascript("vitest", VITEST.findall(output), VITEST_FILES.findall(output))
 
 
-def _javascript(runner: str, tests: list[str], files: list[str]) -> Counts | None:
+def _javascript(runner: str, tests: list[str], files: list[str]) -> RunCounts | None:
     if len(tests) != 1:
         return None
-    named, of_files = _named(tests[0]), _named(files[0] if files else "")
+    counts, of_files = _named(tests[0]), _named(files[0] if files else "")
     # A file that can't be loaded has no tests that could fail.
-    failed = max(named["failed"], of_files["failed"])
-    return Counts(runner, named["passed"], failed, named["skipped"] + named["todo"])
+    failed = max(counts["failed"], of_files["failed"])
+    return RunCounts(runner, counts["passed"], failed, counts["skipped"] + counts["todo"])
 
 
-def _go(output: str) -> Counts | None:
-    packages = [each for each in GO_PACKAGE.findall(output) if "[no test" not in each[2]]
+def _go(output: str) -> RunCounts | None:
+    packages = [package for package in GO_PACKAGE.findall(output) if "[no test" not in package[2]]
     tests = Counter(GO_TEST.findall(output))
     if not packages:
         return None
-    ended = Counter(verdict for verdict, *_ in packages)
+    verdicts = Counter(verdict for verdict, *_ in packages)
     if tests["PASS"]:
-        return Counts("go test", tests["PASS"], max(tests["FAIL"], ended["FAIL"]), tests["SKIP"])
-    return Counts("go test", ended["ok"], ended["FAIL"], unit="package")
+        return RunCounts("go test", tests["PASS"], max(tests["FAIL"], verdicts["FAIL"]), tests["SKIP"])
+    return RunCounts("go test", verdicts["ok"], verdicts["FAIL"], unit="package")
 
 
-def _cargo(output: str) -> Counts | None:
-    results = [tuple(map(int, each)) for each in CARGO.findall(output)]
+def _cargo(output: str) -> RunCounts | None:
+    results = [tuple(map(int, row)) for row in CARGO.findall(output)]
     if not results:
         return None
     passed, failed, ignored, filtered = _sums(results)
     failed = max(failed, 1) if CARGO_FAILED.search(output) else failed
-    return Counts("cargo test", passed, failed, ignored, filtered)
+    return RunCounts("cargo test", passed, failed, ignored, filtered)
 
 
 def _sums(rows: Iterable[tuple[int, ...]]) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-READERS: tuple[Callable[[str], Counts | None], ...] = (_pytest, _unittest, _jest, _vitest, _go, _cargo)
+READERS: tuple[Callable[[str], RunCounts | None], ...] = (_pytest, _unittest, _jest, _vitest, _go, _cargo)

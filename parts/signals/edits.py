@@ -58,9 +58,9 @@ RUNNERS_OWN = frozenset({
 RUNNERS_CONFIG = re.compile(r"\A(?:jest|vitest|vite|karma|playwright|cypress)\.[\w.]*\w+\Z|\A\.coveragerc\Z")
 
 
-def edits_by(tool: str, arguments: Any, result: str) -> list[Edit]:
+def edits_by(tool: str, arguments: Any, output: str) -> list[Edit]:
     """Return what a call changed; nothing if the tool isn't an editor, or refused."""
-    if tool.lower().replace("_", "").replace("-", "") not in EDITORS or FAILED.match(result):
+    if tool.lower().replace("_", "").replace("-", "") not in EDITORS or FAILED.match(output):
         return []
     if isinstance(arguments, str):
         return list(patched(arguments))
@@ -68,30 +68,30 @@ def edits_by(tool: str, arguments: Any, result: str) -> list[Edit]:
         return []
     if patch := _first(arguments, PATCHES):
         return list(patched(patch))
-    return [_edit(path, arguments, result)] if (path := _first(arguments, PATHS)) else []
+    return [_edit(path, arguments, output)] if (path := _first(arguments, PATHS)) else []
 
 
 def patched(text: str) -> Iterator[Edit]:
     """Read a patch as Codex writes it."""
     kind, path = "", ""
-    removed, added = list[str](), list[str]()
+    old_lines, new_lines = list[str](), list[str]()
 
     def ended() -> Iterator[Edit]:
         if kind:
             change: Kind = {"Add": "new", "Delete": "deleted"}.get(kind, "changed")  # type: ignore[assignment]
-            yield _changed(path, change, removed, added)
+            yield _changed(path, change, old_lines, new_lines)
 
     for line in text.splitlines():
-        if found := PATCH_FILE.match(line):
+        if match := PATCH_FILE.match(line):
             yield from ended()
-            kind, path = found[1], found[2]
-            removed, added = [], []
+            kind, path = match[1], match[2]
+            old_lines, new_lines = [], []
         elif line.startswith("*** Move to: "):
             yield Edit(path, "deleted")
         elif line.startswith("-"):
-            removed.append(line[1:])
+            old_lines.append(line[1:])
         elif line.startswith("+"):
-            added.append(line[1:])
+            new_lines.append(line[1:])
     yield from ended()
 
 
@@ -99,7 +99,7 @@ def is_test(path: str) -> bool:
     """Whether a file holds tests, judging by its name and folders."""
     parts = PurePosixPath(path.strip("'\"").replace("\\", "/")).parts
     return bool(parts) and (
-        bool(TEST_FOLDERS & {each.lower() for each in parts}) or bool(TEST_FILE.search(parts[-1]))
+        bool(TEST_FOLDERS & {part.lower() for part in parts}) or bool(TEST_FILE.search(parts[-1]))
     )
 
 
@@ -108,31 +108,35 @@ def says_how_tests_run(path: str) -> bool:
     return name in RUNNERS_OWN or bool(RUNNERS_CONFIG.match(name)) or "/.github/workflows/" in f"/{path}"
 
 
-def _edit(path: str, arguments: Mapping[str, Any], result: str) -> Edit:
+def _edit(path: str, arguments: Mapping[str, Any], output: str) -> Edit:
     pairs = arguments.get("edits")
     if isinstance(pairs, list):
-        whole = [(_first(each, OLD), _first(each, NEW)) for each in pairs if isinstance(each, Mapping)]
+        whole = [(_first(pair, OLD), _first(pair, NEW)) for pair in pairs if isinstance(pair, Mapping)]
     else:
         whole = [(_first(arguments, OLD), _first(arguments, NEW))]
-    known = [(old or "", new or "") for old, new in whole if old is not None or new is not None]
-    if known:
-        inserts = not any(old for old, _ in known) and arguments.get("insert_line") is None
+    replacements = [(old or "", new or "") for old, new in whole if old is not None or new is not None]
+    if replacements:
+        inserts = not any(old for old, _ in replacements) and arguments.get("insert_line") is None
         kind: Kind = "changed"
         if inserts:  # with no old text, it makes the file
-            kind = "new" if CREATED.search(result) else "rewritten"
-        removed = [line for old, _ in known for line in old.splitlines()]
-        added = [line for _, new in known for line in new.splitlines()]
-        return _changed(path, kind, removed, added)
+            kind = "new" if CREATED.search(output) else "rewritten"
+        old_lines = [line for old, _ in replacements for line in old.splitlines()]
+        new_lines = [line for _, new in replacements for line in new.splitlines()]
+        return _changed(path, kind, old_lines, new_lines)
     content = _first(arguments, WHOLE)
-    kind = "new" if content is not None and CREATED.search(result) else "rewritten"
+    kind = "new" if content is not None and CREATED.search(output) else "rewritten"
     return _changed(path, kind, [], (content or "").splitlines())
 
 
-def _changed(path: str, kind: Kind, removed: list[str], added: list[str]) -> Edit:
+def _changed(path: str, kind: Kind, old_lines: list[str], new_lines: list[str]) -> Edit:
     """Leave out the lines that stay."""
-    before, after = (Counter(filter(None, map(str.strip, each))) for each in (removed, added))
-    return Edit(path, kind, tuple((before - after).elements()), tuple((after - before).elements()))
+    old_counts, new_counts = (
+        Counter(filter(None, map(str.strip, lines))) for lines in (old_lines, new_lines)
+    )
+    return Edit(
+        path, kind, tuple((old_counts - new_counts).elements()), tuple((new_counts - old_counts).elements())
+    )
 
 
 def _first(arguments: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((given for name in names if isinstance(given := arguments.get(name), str)), None)
+    return next((text for name in names if isinstance(text := arguments.get(name), str)), None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from burnish.parts.signals import state as files
 from burnish.parts.signals.reading import Reading, Signal, read
-from burnish.parts.signals.state import Finding
+from burnish.parts.signals.state import SignalFinding
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.followers import Above
@@ -40,7 +40,7 @@ class Signals:
         self._enabled = enabled
         self._stored = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
-        self._state = files.State()
+        self._state = files.SignalState()
         self.on_feedback: Callable[[Feedback], None] = lambda _: None
         """Replaced when the engine is found."""
 
@@ -75,8 +75,8 @@ class Signals:
             ) from error
 
     def status(self) -> dict[str, Any]:
-        shown = self._state.model_dump(include={"upto", "given", "withheld", "latest"})
-        return {"on": self._enabled, **shown}
+        counts = self._state.model_dump(include={"upto", "given", "withheld", "latest"})
+        return {"on": self._enabled, **counts}
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -99,38 +99,42 @@ class Signals:
         """Read all that is stored behind a row. Raises Unavailable, OSError."""
         last = await self._log.last_row()
         # Behind the end, if the log was replaced by an older copy.
-        after = last if self._state.upto is None else min(self._state.upto, last)
+        position = last if self._state.upto is None else min(self._state.upto, last)
         while True:
             self._stored.clear()
-            upto, completions = await self._log.told_results(after, ROWS)
-            for each in completions:
-                await self._read(each)
+            upto, completions = await self._log.told_results(position, ROWS)
+            for completion in completions:
+                await self._read(completion)
             if upto != self._state.upto:
                 await asyncio.to_thread(files.save, self._file, self._state.model_copy(update={"upto": upto}))
                 self._state.upto = upto
-            if upto == after:
+            if upto == position:
                 return
-            after = upto
+            position = upto
 
     async def _read(self, completion: Completion) -> None:
         """Read the results that a completion was told. Raises Unavailable."""
-        asked, cause = completion.asked, completion.continues
-        if cause is None or asked.sub_agent or is_side_request(completion):
+        request, cause = completion.asked, completion.continues
+        if cause is None or request.sub_agent or is_side_request(completion):
             return
         branch = await self._log.branch(cause)
-        session = f"{asked.caller}/{asked.session}" if asked.session else None
+        session = f"{request.caller}/{request.session}" if request.session else None
         doubt = self._state.doubts.get(session or "")
         reading = await asyncio.to_thread(read, completion.messages, logged=len(branch), doubt=doubt)
         if session and reading.doubt:
             self._state.doubted(session, reading.doubt)
-        for index, each in enumerate(reading.signals):
-            if target := _target(reading, each, branch):
-                key = f"{SIGNAL}{cause}/{index}" if not each.answers_back else f"{SIGNAL}{each.kind}/{target}"
-                await self._give(each, target, key)
+        for index, signal in enumerate(reading.signals):
+            if target := _target(reading, signal, branch):
+                key = (
+                    f"{SIGNAL}{cause}/{index}"
+                    if not signal.answers_back
+                    else f"{SIGNAL}{signal.kind}/{target}"
+                )
+                await self._give(signal, target, key)
 
     async def _give(self, signal: Signal, target: str, key: str) -> None:
         """Store a signal as feedback, or say why not. Raises Unavailable."""
-        finding = Finding(completion_id=target, at=time.time(), good=signal.good, words=signal.words)
+        finding = SignalFinding(completion_id=target, at=time.time(), good=signal.good, words=signal.words)
         if signal.good is None:
             self._state.found(finding)
             logger.info("signals: no good rating for %s: %s", target, signal.words)
@@ -148,12 +152,12 @@ class Signals:
             idempotency_key=key,
         )
         try:
-            added = await self._log.add_feedback(draft)
+            addition = await self._log.add_feedback(draft)
         except (Conflict, NotFound):
             return  # it was given before, from another branch; or the answer was erased
-        if added.created:
+        if addition.created:
             self._state.found(finding)
-            self.on_feedback(added.feedback)
+            self.on_feedback(addition.feedback)
             logger.info("signals: %s rated %s: %s", target, "good" if signal.good else "bad", signal.words)
 
 

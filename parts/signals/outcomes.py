@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 
-class Outcome(NamedTuple):
+class CommandEnd(NamedTuple):
     """The end of a command."""
 
     code: int | None
@@ -43,60 +43,60 @@ LONGEST, HEAD = 100_000, 2_000
 """Characters of a result that are read: the beginning, and the end, where runners count."""
 
 
-def outcomes(result: str) -> list[Outcome]:
+def outcomes(output: str) -> list[CommandEnd]:
     """Return the end of each command of a tool's call: one, save for tools that run several."""
-    if len(result) > LONGEST:
-        result = f"{result[:HEAD]}\n{result[HEAD - LONGEST :]}"
-    if result.startswith(("[", "{")) and (found := _in_json(result)):
-        return found
-    return [_outcome(ANSI.sub("", result))]
+    if len(output) > LONGEST:
+        output = f"{output[:HEAD]}\n{output[HEAD - LONGEST :]}"
+    if output.startswith(("[", "{")) and (ends := _in_json(output)):
+        return ends
+    return [_outcome(ANSI.sub("", output))]
 
 
-def _outcome(result: str) -> Outcome:
-    if CODEX_RUNNING.match(result):
-        return Outcome(None, "")
-    if found := CODEX.match(result):
-        return Outcome(int(found[1]), result[found.end() :])
-    if found := CLAUDE_CODE.match(result):
-        return Outcome(int(found[1]), result[found.end() :])
-    if result.startswith(QWEN_CODE) and (end := _of_qwen_code(result)):
+def _outcome(output: str) -> CommandEnd:
+    if CODEX_RUNNING.match(output):
+        return CommandEnd(None, "")
+    if match := CODEX.match(output):
+        return CommandEnd(int(match[1]), output[match.end() :])
+    if match := CLAUDE_CODE.match(output):
+        return CommandEnd(int(match[1]), output[match.end() :])
+    if output.startswith(QWEN_CODE) and (end := _of_qwen_code(output)):
         return end
-    if found := CLINE.match(result):
-        return Outcome(int(found[1]), result[found.end() :])
-    if found := OPENCLAW.search(result.rstrip()):
-        return Outcome(int(found[1]), result[: found.start()].rstrip())
-    return Outcome(None, result)
+    if match := CLINE.match(output):
+        return CommandEnd(int(match[1]), output[match.end() :])
+    if match := OPENCLAW.search(output.rstrip()):
+        return CommandEnd(int(match[1]), output[: match.start()].rstrip())
+    return CommandEnd(None, output)
 
 
-def _of_qwen_code(result: str) -> Outcome | None:
-    at = result.rfind("\nExit Code: ")
-    found = QWEN_CODE_ENDS.match(result, at) if at > 0 else None
-    begin = 0 if result.startswith("Output: ") else result.find("\nOutput: ") + 1
-    if found is None or not result.startswith("Output: ", begin):
+def _of_qwen_code(output: str) -> CommandEnd | None:
+    at = output.rfind("\nExit Code: ")
+    match = QWEN_CODE_ENDS.match(output, at) if at > 0 else None
+    begin = 0 if output.startswith("Output: ") else output.find("\nOutput: ") + 1
+    if match is None or not output.startswith("Output: ", begin):
         return None
-    error = result.rfind("\n", 0, at)
-    end = error if result.startswith("\nError: ", error) else at
-    code = None if found[1] == "(none)" else int(found[1])
-    return Outcome(code, result[begin + len("Output: ") : end])
+    error = output.rfind("\n", 0, at)
+    end = error if output.startswith("\nError: ", error) else at
+    code = None if match[1] == "(none)" else int(match[1])
+    return CommandEnd(code, output[begin + len("Output: ") : end])
 
 
-def _in_json(result: str) -> list[Outcome]:
+def _in_json(output: str) -> list[CommandEnd]:
     """Read what tools give as JSON: Cline's list, one for each command, and objects with an exit code."""
     try:
-        given: Any = orjson.loads(result)
+        content: Any = orjson.loads(output)
     except orjson.JSONDecodeError:
         return []
-    found = [_of_object(each) for each in (given if isinstance(given, list) else [given])]
-    return [each for each in found if each] if all(found) else []
+    ends = [_of_object(part) for part in (content if isinstance(content, list) else [content])]
+    return [end for end in ends if end] if all(ends) else []
 
 
-def _of_object(given: Any) -> Outcome | None:
-    if not isinstance(given, dict):
+def _of_object(content: Any) -> CommandEnd | None:
+    if not isinstance(content, dict):
         return None
-    if isinstance(given.get("success"), bool) and isinstance(output := given.get("result"), str):
-        said = _outcome(ANSI.sub("", output))
-        return said._replace(code=0) if given["success"] else said
-    metadata = given.get("metadata")
-    code = (metadata if isinstance(metadata, dict) else given).get("exit_code")
-    texts = [given[name] for name in ("output", "stdout", "stderr") if isinstance(given.get(name), str)]
-    return Outcome(code, ANSI.sub("", "\n".join(texts))) if type(code) is int and texts else None
+    if isinstance(content.get("success"), bool) and isinstance(output := content.get("result"), str):
+        outcome = _outcome(ANSI.sub("", output))
+        return outcome._replace(code=0) if content["success"] else outcome
+    metadata = content.get("metadata")
+    code = (metadata if isinstance(metadata, dict) else content).get("exit_code")
+    texts = [content[name] for name in ("output", "stdout", "stderr") if isinstance(content.get(name), str)]
+    return CommandEnd(code, ANSI.sub("", "\n".join(texts))) if type(code) is int and texts else None

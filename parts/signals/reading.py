@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from burnish.parts.signals.checks import Check, check_in
+from burnish.parts.signals.checks import CheckCommand, check_in
 from burnish.parts.signals.commits import Git, covers, gits_in
-from burnish.parts.signals.counts import Counts, counts_in
+from burnish.parts.signals.counts import RunCounts, counts_in
 from burnish.parts.signals.edits import (
     FAILED,
     PATCH_BEGINS,
@@ -24,7 +24,7 @@ from burnish.parts.signals.edits import (
     patched,
     says_how_tests_run,
 )
-from burnish.parts.signals.outcomes import Outcome, outcomes
+from burnish.parts.signals.outcomes import CommandEnd, outcomes
 from burnish.parts.signals.running_on import Commands
 from burnish.parts.signals.shell import script_of, simple_commands
 from burnish.parts.signals.tampering import tampered_by, tampered_by_edits
@@ -110,8 +110,8 @@ def read(messages: Sequence[Mapping[str, Any]], *, logged: int = 0, doubt: str |
     for message in messages:
         if message.get("role") == "assistant":
             conversation.begin_answer()
-            for tool, arguments, result in _calls(message, results):
-                conversation.called(tool, arguments, result)
+            for tool, arguments, output in _calls(message, results):
+                conversation.called(tool, arguments, output)
         elif message.get("role") == "user" and of_a_person(dict(message)):
             conversation.begin_turn()
     return Reading(tuple(conversation.signals), tuple(conversation.turns), conversation.doubt)
@@ -120,11 +120,11 @@ def read(messages: Sequence[Mapping[str, Any]], *, logged: int = 0, doubt: str |
 def _calls(message: Mapping[str, Any], results: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
     """Yield tool, arguments and result of each call that has a result."""
     for call in message.get("tool_calls") or ():
-        if not isinstance(call, dict) or (result := results.get(str(call.get("id")))) is None:
+        if not isinstance(call, dict) or (output := results.get(str(call.get("id")))) is None:
             continue
-        named = call.get("function") or call.get("custom") or call
-        arguments = named.get("arguments", named.get("input"))
-        yield str(named.get("name") or ""), _parsed(arguments), result
+        function = call.get("function") or call.get("custom") or call
+        arguments = function.get("arguments", function.get("input"))
+        yield str(function.get("name") or ""), _parsed(arguments), output
 
 
 def _parsed(arguments: Any) -> Any:
@@ -152,12 +152,12 @@ class _Conversation:
     """The last word on each turn."""
     _failing: set[str] = field(default_factory=set)
     """Checks of this turn."""
-    _latest: dict[Tests, Counts] = field(default_factory=dict)
-    _most: dict[Tests, Counts] = field(default_factory=dict)
+    _latest: dict[Tests, RunCounts] = field(default_factory=dict)
+    _most: dict[Tests, RunCounts] = field(default_factory=dict)
     """The run with the most tests."""
-    _at_edit: dict[Tests, Counts] = field(default_factory=dict)
+    _at_edit: dict[Tests, RunCounts] = field(default_factory=dict)
     """The latest runs before this turn's first edit."""
-    _before_own: dict[Tests, Counts] | None = None
+    _before_own: dict[Tests, RunCounts] | None = None
     """The largest runs before the agent wrote tests; None: it wrote none."""
     _running: Commands = field(default_factory=Commands)
 
@@ -169,17 +169,17 @@ class _Conversation:
         self.turns.append(self._turn)
         self.signals.clear()
 
-    def called(self, tool: str, arguments: Any, result: str) -> None:
+    def called(self, tool: str, arguments: Any, output: str) -> None:
         name = tool.lower().replace("_", "").replace("-", "")
-        if edits := edits_by(tool, arguments, result):
+        if edits := edits_by(tool, arguments, output):
             self._edited(edits)
         elif name in DELEGATES:
             self.doubt = self.doubt or DELEGATED
         elif name in SHELL_TOOLS:
-            for command, outcome in zip(_commands(arguments), outcomes(result), strict=False):
-                self._ran(command, outcome, result)
-        elif ended := self._running.asked(name, arguments, result):
-            slow, outcome = ended
+            for command, outcome in zip(_commands(arguments), outcomes(output), strict=False):
+                self._ran(command, outcome, output)
+        elif pair := self._running.asked(name, arguments, output):
+            slow, outcome = pair
             self._ended(slow.command, outcome, CHANGED_MEANWHILE if slow.files_changed else None)
 
     # -- edits ---------------------------------------------------------------------------------------------------------
@@ -187,10 +187,10 @@ class _Conversation:
     def _edited(self, edits: Sequence[Edit]) -> None:
         self.doubt = self.doubt or tampered_by_edits(edits)
         self._running.edited()
-        for each in edits:
-            if not is_test(each.path):
-                if not says_how_tests_run(each.path):
-                    self._note_edit(each.path)
+        for edit in edits:
+            if not is_test(edit.path):
+                if not says_how_tests_run(edit.path):
+                    self._note_edit(edit.path)
             elif self._before_own is None:
                 self._before_own = dict(self._most)
 
@@ -208,7 +208,7 @@ class _Conversation:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def _ran(self, command: str, outcome: Outcome, result: str) -> None:
+    def _ran(self, command: str, outcome: CommandEnd, output: str) -> None:
         if PATCH_BEGINS in command:
             if not outcome.code and not FAILED.match(outcome.output):
                 self._edited(list(patched(command)))
@@ -216,16 +216,16 @@ class _Conversation:
         self.doubt = self.doubt or tampered_by(command)
         for path in _written(command):
             self._note_edit(path)
-        if not self._running.began(command, result):
+        if not self._running.began(command, output):
             self._ended(command, outcome)
 
-    def _ended(self, command: str, outcome: Outcome, obstacle: str | None = None) -> None:
+    def _ended(self, command: str, outcome: CommandEnd, obstacle: str | None = None) -> None:
         for git in gits_in(command, outcome):
             self._committed(git) if git.act == "commit" else self._reverted(git)
         if check := check_in(command):
             self._checked(check._replace(obstacle=check.obstacle or obstacle), outcome)
 
-    def _checked(self, check: Check, outcome: Outcome) -> None:
+    def _checked(self, check: CheckCommand, outcome: CommandEnd) -> None:
         counts = counts_in(outcome.output) if check.tests else None
         code = None if check.piped else outcome.code
         edited = bool(self._edits_of(self._turn))
@@ -238,7 +238,7 @@ class _Conversation:
             key = (counts.runner, counts.unit)
             unlike = self._unlike(key, counts)
             self._latest[key] = counts
-            self._most[key] = max(counts, self._most.get(key, counts), key=lambda each: each.ran)
+            self._most[key] = max(counts, self._most.get(key, counts), key=lambda run: run.ran)
             if edited and counts.failed:
                 self._failed(check, counts, key)
             elif edited and counts.passed and not code:
@@ -251,7 +251,7 @@ class _Conversation:
             else:
                 self._passed(check, "exit_code", words, NARROWED if check.narrowed else None)
 
-    def _unlike(self, key: Tests, counts: Counts) -> str | None:
+    def _unlike(self, key: Tests, counts: RunCounts) -> str | None:
         """Return how a run falls short of earlier ones."""
         most = self._most.get(key)
         if counts.left_out:
@@ -262,16 +262,16 @@ class _Conversation:
             return FEWER
         return MORE_SKIPPED if most and counts.skipped > most.skipped else None
 
-    def _failed(self, check: Check, counts: Counts, key: Tests) -> None:
-        before = self._at_edit.get(key)
-        if before and before.failed >= counts.failed:
+    def _failed(self, check: CheckCommand, counts: RunCounts, key: Tests) -> None:
+        earlier = self._at_edit.get(key)
+        if earlier and earlier.failed >= counts.failed:
             return  # they failed without these edits
         self._failing.add(check.name)
         self._say("tests", False, counts.in_words())
 
-    def _passed(self, check: Check, kind: Kind, words: str, unlike: str | None) -> None:
-        others = STILL_FAILS if self._failing - {check.name} else None
-        if obstacle := self.doubt or unlike or others:
+    def _passed(self, check: CheckCommand, kind: Kind, words: str, unlike: str | None) -> None:
+        other_check = STILL_FAILS if self._failing - {check.name} else None
+        if obstacle := self.doubt or unlike or other_check:
             self._say(kind, None, obstacle)
             return
         self._failing.discard(check.name)
@@ -304,13 +304,13 @@ class _Conversation:
     def _turn_of(self, git: Git) -> int | None:
         """Return the turn whose edits git took back, as far as that is clear."""
         if git.act == "revert":
-            named = [
+            turns = [
                 turn
-                for turn, made in self._commits
-                if made.startswith(git.commit) or git.commit.startswith(made)
+                for turn, commit in self._commits
+                if commit.startswith(git.commit) or git.commit.startswith(commit)
             ]
             latest = [turn for turn, _ in self._commits[-1:]]
-            return max(latest if git.commit == "HEAD" else named, default=None)
+            return max(latest if git.commit == "HEAD" else turns, default=None)
         if git.act == "discard":
             return max((turn for turn, path in self._edits if covers(git.files, path)), default=None)
         turn = max((made_in for made_in, _ in self._edits), default=None)
@@ -321,7 +321,9 @@ class _Conversation:
         turn = self._turn if turn is None else turn
         if good is not None:
             self._verdicts[turn] = good
-        last = max((index for index, each in enumerate(self.turns) if each == turn), default=None)
+        last = max(
+            (index for index, answer_turn in enumerate(self.turns) if answer_turn == turn), default=None
+        )
         if last is not None:
             self.signals.append(Signal(kind, len(self.turns) - 1 - last, good, words))
 
@@ -330,17 +332,17 @@ def _commands(arguments: Any) -> list[str]:
     """Return the commands of a call of a shell."""
     if not isinstance(arguments, Mapping):
         return []
-    given = next((arguments[name] for name in COMMANDS if name in arguments), None)
-    several = given if "commands" in arguments and isinstance(given, list) else [given]
-    return [script for each in several if (script := script_of(each)) is not None]
+    commands = next((arguments[name] for name in COMMANDS if name in arguments), None)
+    several = commands if "commands" in arguments and isinstance(commands, list) else [commands]
+    return [script for command in several if (script := script_of(command)) is not None]
 
 
 def _written(command: str) -> Iterator[str]:
     """Yield the files, not tests, that a plain command writes to."""
-    for each in simple_commands(command) or ():
-        in_place = each.program == "sed" and any(
-            word.startswith(("-i", "--in-place")) for word in each.words[1:]
+    for simple in simple_commands(command) or ():
+        in_place = simple.program == "sed" and any(
+            word.startswith(("-i", "--in-place")) for word in simple.words[1:]
         )
-        for path in (*each.writes, *(each.words[-1:] if in_place else ())):
+        for path in (*simple.writes, *(simple.words[-1:] if in_place else ())):
             if not path.startswith("/dev/") and not is_test(path) and not says_how_tests_run(path):
                 yield path

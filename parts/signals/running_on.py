@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.parts.signals.outcomes import CODEX_RUNNING, Outcome, outcomes
+from burnish.parts.signals.outcomes import CODEX_RUNNING, CommandEnd, outcomes
 
 OPENCLAW_RUNNING = re.compile(r"Command still running \(session ([^,\s]+), pid ")
 OPENCLAW_ENDS = re.compile(r"\n\nProcess exited with code (-?\d+)\.\s*\Z")
@@ -36,19 +36,19 @@ class Commands:
     def __init__(self) -> None:
         self._running: dict[str, RunningOn] = {}
 
-    def began(self, command: str, result: str) -> bool:
+    def began(self, command: str, output: str) -> bool:
         """Remember a command if the result of its call says that it still runs; return whether it does."""
-        if found := CODEX_RUNNING.match(result):
-            self._running[found[1]] = RunningOn(command, result[found.end() :])
-        elif found := OPENCLAW_RUNNING.search(result):
-            self._running[found[1]] = RunningOn(command)
-        return found is not None
+        if match := CODEX_RUNNING.match(output):
+            self._running[match[1]] = RunningOn(command, output[match.end() :])
+        elif match := OPENCLAW_RUNNING.search(output):
+            self._running[match[1]] = RunningOn(command)
+        return match is not None
 
     def edited(self) -> None:
-        for each in self._running.values():
-            each.files_changed = True
+        for command in self._running.values():
+            command.files_changed = True
 
-    def asked(self, tool: str, arguments: Any, result: str) -> tuple[RunningOn, Outcome] | None:
+    def asked(self, tool: str, arguments: Any, output: str) -> tuple[RunningOn, CommandEnd] | None:
         """Return the command that a call asked about and how it ended; None while it runs or if unknown.
 
         ``tool``: its name in small letters and without underscores.
@@ -60,14 +60,14 @@ class Commands:
             return None
         if arguments.get("chars") or arguments.get("action", "poll") not in READ_ONLY:
             del self._running[session]  # typed text may look like counts
-        elif found := CODEX_RUNNING.match(result):
-            running.printed += result[found.end() :]
-        elif (end := _ended(tool, result)) and end.code is not None:
+        elif match := CODEX_RUNNING.match(output):
+            running.printed += output[match.end() :]
+        elif (end := _ended(tool, output)) and end.code is not None:
             del self._running[session]
             return running, end._replace(output=running.printed + end.output)
         return None
 
 
-def _ended(tool: str, result: str) -> Outcome:
-    found = OPENCLAW_ENDS.search(result) if tool == "process" else None
-    return Outcome(int(found[1]), result[: found.start()]) if found else outcomes(result)[0]
+def _ended(tool: str, output: str) -> CommandEnd:
+    match = OPENCLAW_ENDS.search(output) if tool == "process" else None
+    return CommandEnd(int(match[1]), output[: match.start()]) if match else outcomes(output)[0]

@@ -37,7 +37,7 @@ class Simple(NamedTuple):
 
     words: tuple[str, ...]
     """Without the wrappers and assignments before the program."""
-    before: tuple[str, ...]
+    prefix: tuple[str, ...]
     """These."""
     joint: str
     """What stands behind it; "" at the end."""
@@ -58,7 +58,7 @@ def simple_commands(command: str) -> tuple[Simple, ...] | None:
         tokens = list(_tokens(command))
     except ValueError:  # an open quote
         return None
-    found, words = list[Simple](), list[str]()
+    commands, words = list[Simple](), list[str]()
     for token in [*tokens, ";"]:
         if token not in JOINTS:
             words.append(token)
@@ -67,20 +67,20 @@ def simple_commands(command: str) -> tuple[Simple, ...] | None:
             simple = _simple(words, token)
             if simple is None:
                 return None
-            found.append(simple)
+            commands.append(simple)
             words = []
         elif token != ";":  # noqa: S105  (of a shell)
             return None
-    if found and found[-1].joint == ";":  # the end is no joint, and neither is a semicolon before it
-        found[-1] = found[-1]._replace(joint="")
-    return tuple(found)
+    if commands and commands[-1].joint == ";":  # the end is no joint, and neither is a semicolon before it
+        commands[-1] = commands[-1]._replace(joint="")
+    return tuple(commands)
 
 
 def script_of(command: object) -> str | None:
     """Return a tool's command as text: it may be a list of words, such as ``["bash", "-lc", "pytest"]``."""
     if isinstance(command, str):
         return command
-    if not isinstance(command, list) or not all(isinstance(each, str) for each in command):
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         return None
     if len(command) == 3 and command[0].rpartition("/")[2] in SHELLS and command[1] in ("-c", "-lc"):  # noqa: PLR2004
         return str(command[2])
@@ -106,20 +106,20 @@ def _tokens(command: str) -> Iterator[str]:
 
 
 def _simple(words: Sequence[str], joint: str) -> Simple | None:
-    kept, writes, rest = list[str](), list[str](), iter(words)
-    for word in rest:
+    program_words, writes, tokens = list[str](), list[str](), iter(words)
+    for word in tokens:
         if set(word) <= set(PUNCTUATION):
             if set(word) - set("<>&"):
                 return None  # a subshell
-            target = next(rest, "")
+            target = next(tokens, "")
             if ">" in word and not (word == ">&" and target.isdigit()):
                 writes.append(target)
         else:
-            kept.append(word)
-    start = _program_at(kept)
-    if start < len(kept) and kept[start] in KEYWORDS:
+            program_words.append(word)
+    start = _program_at(program_words)
+    if start < len(program_words) and program_words[start] in KEYWORDS:
         return None
-    return Simple(tuple(kept[start:]), tuple(kept[:start]), joint, tuple(writes))
+    return Simple(tuple(program_words[start:]), tuple(program_words[:start]), joint, tuple(writes))
 
 
 def _program_at(words: Sequence[str]) -> int:

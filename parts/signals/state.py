@@ -11,13 +11,13 @@ from burnish.system import durable
 
 logger = logging.getLogger(__name__)
 
-SHOWN = 20
+LATEST = 20
 """The latest findings, for ``burnish status``."""
 SESSIONS = 1_000
 """Sessions that can't be trusted any more; older ones have ended."""
 
 
-class Finding(BaseModel):
+class SignalFinding(BaseModel):
     """A signal that was read."""
 
     model_config = ConfigDict(frozen=True)
@@ -30,7 +30,7 @@ class Finding(BaseModel):
     words: str
 
 
-class State(BaseModel):
+class SignalState(BaseModel):
     """``signals.json``."""
 
     model_config = ConfigDict(extra="ignore")
@@ -41,16 +41,16 @@ class State(BaseModel):
     """Ratings."""
     withheld: int = 0
     """Results that would have been a good rating, and can't be trusted."""
-    latest: list[Finding] = Field(default_factory=list)
+    latest: list[SignalFinding] = Field(default_factory=list)
     doubts: dict[str, str] = Field(default_factory=dict)
     """Why the results of a session can't be trusted, by caller and session."""
 
-    def found(self, finding: Finding) -> None:
+    def found(self, finding: SignalFinding) -> None:
         if finding.good is None:
             self.withheld += 1
         else:
             self.given += 1
-        self.latest = [*self.latest, finding][-SHOWN:]
+        self.latest = [*self.latest, finding][-LATEST:]
 
     def doubted(self, session: str, why: str) -> None:
         self.doubts.setdefault(session, why)
@@ -63,17 +63,17 @@ class State(BaseModel):
         self.doubts = {name: why for name, why in self.doubts.items() if not name.startswith(f"{caller}/")}
 
 
-def load(path: Path) -> State:
+def load(path: Path) -> SignalState:
     """Read the file; a broken one is as none."""
     try:
-        return State.model_validate_json(path.read_bytes())
+        return SignalState.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        return State()
+        return SignalState()
     except (OSError, ValidationError) as error:
         logger.warning("signals: %s can't be read, so they are read from now on only: %s", path, error)
-        return State()
+        return SignalState()
 
 
-def save(path: Path, state: State) -> None:
+def save(path: Path, state: SignalState) -> None:
     """Raises OSError."""
     durable.replace(path, state.model_dump_json())

@@ -56,7 +56,7 @@ SETTINGS = {
 def steers(path: str) -> bool:
     """Whether a file decides which program a check runs."""
     place = PurePosixPath(path.strip("'\"").replace("\\", "/"))
-    name, parents = place.name.lower(), {each.lower() for each in place.parts[:-1]}
+    name, parents = place.name.lower(), {part.lower() for part in place.parts[:-1]}
     if name in STARTS or place.suffix in (".pth", ".mk") or parents & (INSTALLED_IN | MODULES):
         return True
     return name in PROGRAMS or (place.suffix == ".py" and place.stem.lower() in MODULES)
@@ -68,7 +68,7 @@ def steered(command: Sequence[Simple]) -> bool:
 
 
 def _steers(simple: Simple) -> bool:
-    if any(_sets(each) for each in simple.before if not (simple.words and NARROWS.match(each))):
+    if any(_sets(word) for word in simple.prefix if not (simple.words and NARROWS.match(word))):
         return True
     if simple.program in EXPORTS:
         return any(map(_sets, simple.words[1:]))
@@ -80,7 +80,7 @@ def _steers(simple: Simple) -> bool:
 def _sets(word: str) -> bool:
     if not (ASSIGNMENT.match(word) and VARIABLES.match(word)) or HARMLESS_VALUES.match(word):
         return False
-    name, _, value = word.partition("=")
+    name, _, text = word.partition("=")
     if name in ("PATH", "PYTHONPATH", "NODE_PATH"):
-        return not all(HARMLESS.fullmatch(each) for each in value.split(":"))
+        return not all(HARMLESS.fullmatch(folder) for folder in text.split(":"))
     return True

@@ -69,10 +69,10 @@ def tampered_by_edits(edits: Sequence[Edit]) -> str | None:
 
 
 def _tampered(edit: Edit) -> str | None:
-    added = "\n".join(edit.added)
-    if SKIPS.search(added):
+    new_text = "\n".join(edit.added)
+    if SKIPS.search(new_text):
         return SKIPPED
-    if SUPPRESSES.search(added):
+    if SUPPRESSES.search(new_text):
         return SUPPRESSED
     if steers(edit.path):
         return RERUN
@@ -94,8 +94,8 @@ def _tampered(edit: Edit) -> str | None:
 
 def tampered_by(command: str) -> str | None:
     """Return why tests may say less after a command of the shell."""
-    checks = [each for each in simple_commands(command) or () if check_of(each)]
-    if UPDATES.search(command) or any("-u" in each.words for each in checks):
+    checks = [simple for simple in simple_commands(command) or () if check_of(simple)]
+    if UPDATES.search(command) or any("-u" in check.words for check in checks):
         return UPDATED
     if _reruns(command):
         return RERUN
@@ -106,12 +106,12 @@ def tampered_by(command: str) -> str | None:
         return BY_COMMAND
     inside = False
     """Whether it went into a folder of tests."""
-    for each in simple:
-        if (each.program in ("rm", "unlink") or _git(each) == "rm") and (inside or _mentions(each)):
+    for part in simple:
+        if (part.program in ("rm", "unlink") or _git(part) == "rm") and (inside or _mentions(part)):
             return DELETED
-        if _may_write(each, inside):
+        if _may_write(part, inside):
             return BY_COMMAND
-        inside = inside or (each.program in ("cd", "pushd") and _mentions(each))
+        inside = inside or (part.program in ("cd", "pushd") and _mentions(part))
     return None
 
 
@@ -119,7 +119,7 @@ def _reruns(command: str) -> bool:
     """Whether a command may change how tests are run."""
     simple = simple_commands(command) or ()
     return steered(simple) or any(
-        any(steers(each) or says_how_tests_run(each) for each in (*part.writes, *_written_by(part)))
+        any(steers(file) or says_how_tests_run(file) for file in (*part.writes, *_written_by(part)))
         for part in simple
     )
 
@@ -139,7 +139,7 @@ def _written_by(simple: Simple) -> Sequence[str]:
 def _others_write(command: str) -> bool:
     """Whether a command that also checks may change tests besides."""
     simple = simple_commands(command)
-    return simple is None or any(_may_write(each) for each in simple if not check_of(each))
+    return simple is None or any(_may_write(part) for part in simple if not check_of(part))
 
 
 def _may_write(simple: Simple, inside: bool = False) -> bool:
@@ -147,7 +147,7 @@ def _may_write(simple: Simple, inside: bool = False) -> bool:
     if any(map(is_test, simple.writes)) or (inside and simple.writes):
         return True
     if simple.program == "xargs":
-        return not any(each in READS_ONLY for each in simple.words[1:])
+        return not any(word in READS_ONLY for word in simple.words[1:])
     if not (inside or _mentions(simple)):
         return False
     if git := _git(simple):
@@ -168,5 +168,5 @@ def _mentions(simple: Simple) -> bool:
 def _git(simple: Simple) -> str | None:
     if simple.program != "git":
         return None
-    words = [each for each in simple.words[1:] if not each.startswith("-")]
+    words = [word for word in simple.words[1:] if not word.startswith("-")]
     return words[0] if words else ""

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from burnish.parts.signals.counts import Counts, counts_in
+from burnish.parts.signals.counts import RunCounts, counts_in
 from burnish.parts.signals.edits import edits_by
 from burnish.parts.signals.outcomes import outcomes
 from burnish.parts.signals.reading import read
@@ -92,33 +92,33 @@ GO_LOUD = """=== RUN   TestA
 PASS
 ok  \tmod/a\t0.002s"""
 RUNS = {
-    "pytest": ("=== 1 failed, 11 passed, 2 skipped, 1 warning in 0.12s ===", Counts("pytest", 11, 1, 2)),
-    "pytest, quiet": ("............\n12 passed in 0.12s", Counts("pytest", 12, 0)),
-    "pytest, errors": ("==== 2 errors in 0.50s ====", Counts("pytest", 0, 2)),
-    "pytest, a minute": ("== 3 passed, 1 deselected in 75.10s (0:01:15) ==", Counts("pytest", 3, 0, 0, 1)),
-    "pytest, nothing": ("==== no tests ran in 0.01s ====", Counts("pytest", 0, 0)),
+    "pytest": ("=== 1 failed, 11 passed, 2 skipped, 1 warning in 0.12s ===", RunCounts("pytest", 11, 1, 2)),
+    "pytest, quiet": ("............\n12 passed in 0.12s", RunCounts("pytest", 12, 0)),
+    "pytest, errors": ("==== 2 errors in 0.50s ====", RunCounts("pytest", 0, 2)),
+    "pytest, a minute": ("== 3 passed, 1 deselected in 75.10s (0:01:15) ==", RunCounts("pytest", 3, 0, 0, 1)),
+    "pytest, nothing": ("==== no tests ran in 0.01s ====", RunCounts("pytest", 0, 0)),
     "pytest, and something like it": ("12 passed in 0.12s\n=== no tests ran in 0.01s ===", None),
     "pytest, twice": ("1 failed in 0.1s\n12 passed in 0.12s", None),
-    "unittest": ("...\n-----\nRan 3 tests in 0.001s\n\nOK (skipped=1)\n", Counts("unittest", 2, 0, 1)),
-    "unittest, red": ("Ran 4 tests in 0.1s\n\nFAILED (failures=1, errors=2)\n", Counts("unittest", 1, 3)),
+    "unittest": ("...\n-----\nRan 3 tests in 0.001s\n\nOK (skipped=1)\n", RunCounts("unittest", 2, 0, 1)),
+    "unittest, red": ("Ran 4 tests in 0.1s\n\nFAILED (failures=1, errors=2)\n", RunCounts("unittest", 1, 3)),
     "jest": (
         "Test Suites: 1 failed, 1 total\nTests:       1 failed, 1 skipped, 2 passed, 4 total\nSnapshots:   0 total",
-        Counts("jest", 2, 1, 1),
+        RunCounts("jest", 2, 1, 1),
     ),
     "jest, a file that can't be loaded": (
         "Test Suites: 1 failed, 1 passed, 2 total\nTests:       2 passed, 2 total",
-        Counts("jest", 2, 1),
+        RunCounts("jest", 2, 1),
     ),
-    "vitest": (VITEST, Counts("vitest", 2, 1)),
-    "go test": (GO, Counts("go test", 1, 1, unit="package")),
-    "go test -v": (GO_LOUD, Counts("go test", 2, 0, 1)),
-    "cargo test": (CARGO, Counts("cargo test", 2, 1)),
+    "vitest": (VITEST, RunCounts("vitest", 2, 1)),
+    "go test": (GO, RunCounts("go test", 1, 1, unit="package")),
+    "go test -v": (GO_LOUD, RunCounts("go test", 2, 0, 1)),
+    "cargo test": (CARGO, RunCounts("cargo test", 2, 1)),
     "prose": ("I think that 12 passed in the end", None),
 }
 
 
 @pytest.mark.parametrize(("output", "counts"), RUNS.values(), ids=RUNS.keys())
-def test_how_many_tests_passed(output: str, counts: Counts | None) -> None:
+def test_how_many_tests_passed(output: str, counts: RunCounts | None) -> None:
     assert counts_in(output) == counts
 
 
