@@ -94,10 +94,10 @@ def pick(text: str) -> Pick | None:
         return None if _AND_ANOTHER.fullmatch(lines[0], match.end()) else _letter(match)
     if _EQUAL.match(lines[0].lstrip(_AROUND)):
         return "equal"
-    named = {_letter(match) for each in (_IS_BETTER, _PREFERS) for match in each.finditer(text)}
-    if not named and (match := _ALONE.fullmatch(lines[-1])):
-        named = {_letter(match)}
-    return named.pop() if len(named) == 1 else None
+    letters = {_letter(match) for pattern in (_IS_BETTER, _PREFERS) for match in pattern.finditer(text)}
+    if not letters and (match := _ALONE.fullmatch(lines[-1])):
+        letters = {_letter(match)}
+    return letters.pop() if len(letters) == 1 else None
 
 
 def _letter(match: re.Match[str]) -> Pick:

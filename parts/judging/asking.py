@@ -41,7 +41,7 @@ class BadAnswer(Exception):
         self.fault: Fault = fault
 
 
-class Asker(NamedTuple):
+class JudgeCaller(NamedTuple):
     """Who has it judged."""
 
     identity: Identity
@@ -49,7 +49,7 @@ class Asker(NamedTuple):
     """For an upstream that needs the caller's own key."""
 
 
-class Answered(NamedTuple):
+class JudgeAnswer(NamedTuple):
     text: str
     """Without the model's reasoning."""
     cut: bool
@@ -59,7 +59,7 @@ class Answered(NamedTuple):
 class Judge:
     """One model as a judge."""
 
-    def __init__(self, relay: ASGIApp, model: str, asker: Asker) -> None:
+    def __init__(self, relay: ASGIApp, model: str, asker: JudgeCaller) -> None:
         self._relay = relay
         self._model = model
         self._headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
@@ -70,7 +70,7 @@ class Judge:
         self._limit = "max_tokens"
         self._settings: dict[str, Any] = {"temperature": 0}
 
-    async def ask(self, prompt: str, max_tokens: int) -> Answered:
+    async def ask(self, prompt: str, max_tokens: int) -> JudgeAnswer:
         """Raises BadAnswer."""
         answer = await self._ask(prompt, max_tokens)
         if answer.cut and not answer.text and not self._thinking_tokens:
@@ -82,7 +82,7 @@ class Judge:
             raise BadAnswer("refused", answer.text[:QUOTED])
         return answer
 
-    async def _ask(self, prompt: str, max_tokens: int) -> Answered:
+    async def _ask(self, prompt: str, max_tokens: int) -> JudgeAnswer:
         status, content = await self._send(prompt, max_tokens)
         while status == HTTPStatus.BAD_REQUEST and self._adapts_to(content):
             status, content = await self._send(prompt, max_tokens)
@@ -120,7 +120,7 @@ class Judge:
         return status, content
 
 
-def _read(content: bytes) -> Answered:
+def _read(content: bytes) -> JudgeAnswer:
     """Raises BadAnswer."""
     try:
         choice = orjson.loads(content)["choices"][0]
@@ -128,7 +128,7 @@ def _read(content: bytes) -> Answered:
         cut = choice.get("finish_reason") == "length"
         if message.get("refusal"):
             raise BadAnswer("refused", str(message["refusal"])[:QUOTED])
-        return Answered(said(str(message.get("content") or "")), cut)
+        return JudgeAnswer(said(str(message.get("content") or "")), cut)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         details = content[:QUOTED].decode(errors="replace")
         raise BadAnswer("error", f"its answer isn't a chat completion: {details}") from error

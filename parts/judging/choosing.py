@@ -19,7 +19,7 @@ MAX_REPLY = 8_000
 """Characters. Two such replies and the conversation are about 6,000 tokens."""
 
 BY_A_PERSON = "a person said something of them"
-BEFORE = "judged by these principles before"
+ALREADY_JUDGED = "judged by these principles before"
 SIDE = "an agent asked for itself"
 CALLS = "the model called tools"
 LONG = f"longer than {MAX_REPLY:,} characters"
@@ -36,12 +36,14 @@ class Case(NamedTuple):
 
 def why_not(completion: Completion, rules: Rules, tag: str, undecided: Collection[str]) -> str | None:
     """Return why a judge isn't asked about an answer. ``completion`` was read in full."""
-    said = [each.feedback for each in completion.feedback]
-    if any(each.undone_at is None and each.draft.source in PEOPLE for each in said):
+    feedback = [rating.feedback for rating in completion.feedback]
+    if any(statement.undone_at is None and statement.draft.source in PEOPLE for statement in feedback):
         return BY_A_PERSON
     # Also if it was taken back: then a person disagreed.
-    if completion.id in undecided or any(_by_judge(each) and tag in each.draft.tags for each in said):
-        return BEFORE
+    if completion.id in undecided or any(
+        _by_judge(statement) and tag in statement.draft.tags for statement in feedback
+    ):
+        return ALREADY_JUDGED
     if is_side_request(completion):
         return SIDE
     if obstacle := obstacle_of(completion, rules):
@@ -53,9 +55,9 @@ def why_not(completion: Completion, rules: Rules, tag: str, undecided: Collectio
 
 def case(completion: Completion) -> Case:
     replaced = [
-        each.feedback
-        for each in completion.feedback
-        if _by_judge(each.feedback) and each.feedback.undone_at is None
+        rating.feedback
+        for rating in completion.feedback
+        if _by_judge(rating.feedback) and rating.feedback.undone_at is None
     ]
     return Case(completion, text_of(completion.reply or {}).strip(), tuple(replaced))
 

@@ -66,12 +66,12 @@ def judge(
     body = {"count": count, "model": model, "dry_run": dry_run or None, "principles": _text(principles)}
     lines = _lines(Proxy(url, TIMEOUT_S), body)
     if as_json:
-        found = list(lines)
-        printed_json(found[0] if dry_run else found[-1] | {"judgements": found[1:-1]}, wanted=True)
+        objects = list(lines)
+        printed_json(objects[0] if dry_run else objects[-1] | {"judgements": objects[1:-1]}, wanted=True)
     else:
         _print_plan(plan := next(lines), dry_run=dry_run)
-        found = [plan, *_shown(lines, plan["count"])]
-    _demand_success(found[-1])
+        objects = [plan, *_shown(lines, plan["count"])]
+    _demand_success(objects[-1])
 
 
 @app.command()
@@ -81,15 +81,15 @@ def reports(
     as_json: Json = False,
 ) -> None:
     """List what earlier judgings found: ties, biases, failures, and how often people agree with the judge."""
-    found = Proxy(url).get(PATH, limit=limit)
-    if printed_json(found, as_json):
+    reports = Proxy(url).get(PATH, limit=limit)
+    if printed_json(reports, as_json):
         return
-    for each in found["data"]:
-        console.print(f"[bold]{clock(each['created_at'])}[/]  {escape(each['model'])}", soft_wrap=True)
-        _print_report(each)
-    if not found["data"]:
+    for report in reports["data"]:
+        console.print(f"[bold]{clock(report['created_at'])}[/]  {escape(report['model'])}", soft_wrap=True)
+        _print_report(report)
+    if not reports["data"]:
         console.print("[dim]nothing was judged yet: burnish judge[/]")
-    agreement = found["agreement"]
+    agreement = reports["agreement"]
     if agreement["of"]:
         console.print(f"agreement with people, on answers that both judged: {_share(agreement)}")
 
@@ -109,16 +109,16 @@ def _text(path: Path | None) -> str | None:
 
 def _lines(proxy: Proxy, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the objects of the answer as they arrive. Raises CommandFailed."""
-    given = {name: value for name, value in body.items() if value is not None}
-    with proxy.stream(PATH, given) as response:
-        rest = b""
+    settings = {name: setting for name, setting in body.items() if setting is not None}
+    with proxy.stream(PATH, settings) as response:
+        buffer = b""
         for chunk in proxy.chunks(response):
-            *lines, rest = (rest + chunk).split(b"\n")
+            *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                found: dict[str, Any] = json.loads(line)
-                if "error" in found:
-                    raise CommandFailed(str(found["error"]["message"]))
-                yield found
+                event: dict[str, Any] = json.loads(line)
+                if "error" in event:
+                    raise CommandFailed(str(event["error"]["message"]))
+                yield event
 
 
 def _print_plan(plan: dict[str, Any], *, dry_run: bool) -> None:
@@ -134,17 +134,17 @@ def _print_plan(plan: dict[str, Any], *, dry_run: bool) -> None:
 
 def _shown(lines: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str, Any]]:
     """Print judgements and the report as they come."""
-    for number, each in enumerate(lines, 1):
-        if each["object"] == "judgement":
+    for number, line in enumerate(lines, 1):
+        if line["object"] == "judgement":
             console.print(
-                f"[dim]{number} of {count}[/]  [bold]{each['completion_id']}[/]  {OUTCOMES[each['outcome']]}",
+                f"[dim]{number} of {count}[/]  [bold]{line['completion_id']}[/]  {OUTCOMES[line['outcome']]}",
                 soft_wrap=True,
             )
-            if words := each["details"] or each["critique"]:
+            if words := line["details"] or line["critique"]:
                 console.print(f"    [dim]{short(words, SHOWN_CRITIQUE)}[/]", soft_wrap=True)
         elif count:
-            _print_report(each)
-        yield each
+            _print_report(line)
+        yield line
 
 
 def _print_report(report: dict[str, Any]) -> None:

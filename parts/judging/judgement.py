@@ -24,7 +24,7 @@ MAX_COMMENT = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ReplyJudgement:
     completion_id: str
     outcome: Outcome
     fault: Fault | None = None
@@ -40,29 +40,29 @@ class Judgement:
 
 async def judge(
     judge: Judge, principles: Principles, completion_id: str, messages: Sequence[dict[str, Any]], reply: str
-) -> Judgement:
+) -> ReplyJudgement:
     """Have a reply judged; a judge that fails is part of the result."""
-    found: dict[str, Any] = {"completion_id": completion_id, "reply_characters": len(reply)}
+    facts: dict[str, Any] = {"completion_id": completion_id, "reply_characters": len(reply)}
     try:
         criticised = await judge.ask(prompts.critique(principles, messages, reply), CRITIQUE_TOKENS)
-        critique = found["critique"] = _shortened(criticised.text)
+        critique = facts["critique"] = _shortened(criticised.text)
         if answers.finds_nothing(criticised.text):
-            return Judgement(outcome="faultless", **found)
+            return ReplyJudgement(outcome="faultless", **facts)
         revised = await judge.ask(
             prompts.revise(principles, messages, reply, critique), REVISION_TOKENS + len(reply) // 2
         )
         if revised.cut:
             raise BadAnswer("cut")
-        revision = found["revision"] = answers.revision(revised.text)
+        revision = facts["revision"] = answers.revision(revised.text)
         if not revision:
             raise BadAnswer("empty")
         if revision.split() == reply.split():
-            return Judgement(outcome="unchanged", **found)
+            return ReplyJudgement(outcome="unchanged", **facts)
         first = await _pick(judge, prompts.prefer(principles, messages, reply, revision))
         second = await _pick(judge, prompts.prefer(principles, messages, revision, reply))
     except BadAnswer as error:
-        return Judgement(outcome="failed", fault=error.fault, details=str(error), **found)
-    return Judgement(outcome=preferred(first, second), picks=(first, second), **found)
+        return ReplyJudgement(outcome="failed", fault=error.fault, details=str(error), **facts)
+    return ReplyJudgement(outcome=preferred(first, second), picks=(first, second), **facts)
 
 
 def preferred(first: Pick, second: Pick) -> Outcome:
@@ -77,9 +77,9 @@ def preferred(first: Pick, second: Pick) -> Outcome:
 async def _pick(judge: Judge, prompt: str) -> Pick:
     """Raises BadAnswer."""
     answer = await judge.ask(prompt, PICK_TOKENS)
-    if (found := answers.pick(answer.text)) is None:
+    if (pick := answers.pick(answer.text)) is None:
         raise BadAnswer("nonsense", answer.text[:MAX_COMMENT])
-    return found
+    return pick
 
 
 def _shortened(critique: str) -> str:

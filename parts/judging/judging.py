@@ -15,11 +15,11 @@ from starlette.types import ASGIApp
 
 from burnish.config.config import Config
 from burnish.parts.judging import reports
-from burnish.parts.judging.asking import OF_THE_UPSTREAM, Asker, Judge
+from burnish.parts.judging.asking import OF_THE_UPSTREAM, Judge, JudgeCaller
 from burnish.parts.judging.choosing import RATER, TAG, Case, case, why_not
-from burnish.parts.judging.judgement import Judgement, judge
+from burnish.parts.judging.judgement import ReplyJudgement, judge
 from burnish.parts.judging.principles import Principles
-from burnish.parts.judging.report import Report, report
+from burnish.parts.judging.report import JudgeReport, report
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
@@ -37,7 +37,7 @@ SESSION = "judge"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JudgePlan:
     """What would be judged."""
 
     principles: Principles
@@ -47,10 +47,10 @@ class Plan:
     """Answers that were looked at and aren't judged, by reason."""
 
 
-class Done(NamedTuple):
+class StoredJudgement(NamedTuple):
     """One judgement, and the feedback that it became."""
 
-    judgement: Judgement
+    judgement: ReplyJudgement
     feedback: Feedback | None
 
 
@@ -78,53 +78,57 @@ class Judging:
         self._on_feedback = on_feedback
         self._busy = False
 
-    async def plan(self, principles: Principles, count: int, model: str | None) -> Plan:
+    async def plan(self, principles: Principles, count: int, model: str | None) -> JudgePlan:
         """Choose answers for a judge. Raises Conflict, Unavailable."""
         model = model or self._base_model
         self._check_teaches(model)
         undecided = reports.undecided(reports.kept(self._config.data_dir), principles.digest, model)
         tag, cases, left_out = TAG + principles.digest, list[Case](), Counter[str]()
-        async for each in self._latest():
-            if reason := why_not(each, self._rules, tag, undecided):
+        async for completion in self._latest():
+            if reason := why_not(completion, self._rules, tag, undecided):
                 left_out[reason] += 1
             else:
-                cases.append(case(each))
+                cases.append(case(completion))
             if len(cases) == count:
                 break
-        return Plan(principles, model, tuple(cases), dict(left_out))
+        return JudgePlan(principles, model, tuple(cases), dict(left_out))
 
-    async def judged(self, plan: Plan, asker: Asker) -> AsyncIterator[Done | Report]:
+    async def judged(
+        self, plan: JudgePlan, asker: JudgeCaller
+    ) -> AsyncIterator[StoredJudgement | JudgeReport]:
         """Have the planned answers judged one after the other; the report comes last. Raises Conflict, Unavailable.
 
         The report is kept also if nobody waits for the end.
         """
-        began, done, ended = time.time(), list[Done](), "it was stopped"
+        began, judgements, reason = time.time(), list[StoredJudgement](), "it was stopped"
 
-        def reported() -> Report:
+        def reported() -> JudgeReport:
             return report(
-                [each.judgement for each in done],
+                [stored_judgement.judgement for stored_judgement in judgements],
                 plan.principles,
                 model=plan.model,
                 created_at=began,
-                stored=sum(each.feedback is not None for each in done),
-                ended=ended if len(done) < len(plan.cases) else None,
+                feedback_count=sum(stored_judgement.feedback is not None for stored_judgement in judgements),
+                end_reason=reason if len(judgements) < len(plan.cases) else None,
             )
 
         with self._alone():
             try:
-                asked, in_a_row = Judge(self._relay, plan.model, asker), 0
-                for each in plan.cases:
-                    found = await judge(
-                        asked, plan.principles, each.completion.id, each.completion.messages, each.reply
+                judge_model, in_a_row = Judge(self._relay, plan.model, asker), 0
+                for case in plan.cases:
+                    judgement = await judge(
+                        judge_model, plan.principles, case.completion.id, case.completion.messages, case.reply
                     )
-                    done.append(Done(found, await self._store(plan, each, found, asker)))
-                    yield done[-1]
-                    in_a_row = in_a_row + 1 if found.fault in OF_THE_UPSTREAM else 0
+                    judgements.append(
+                        StoredJudgement(judgement, await self._store(plan, case, judgement, asker))
+                    )
+                    yield judgements[-1]
+                    in_a_row = in_a_row + 1 if judgement.fault in OF_THE_UPSTREAM else 0
                     if in_a_row == MOST_IN_A_ROW:
-                        ended = f"the judge failed {MOST_IN_A_ROW} times in a row"
+                        reason = f"the judge failed {MOST_IN_A_ROW} times in a row"
                         break
             finally:
-                if done:
+                if judgements:
                     reports.keep(self._config.data_dir, reported())
         yield reported()
 
@@ -153,33 +157,37 @@ class Judging:
             )
 
     def _table_of(self, model: str) -> str | None:
-        return next((name for name, each in self._config.upstreams.items() if each.claims(model)), None)
+        return next(
+            (name for name, upstream in self._config.upstreams.items() if upstream.claims(model)), None
+        )
 
     async def _latest(self) -> AsyncIterator[Completion]:
-        before = None
+        cursor = None
         for _ in range(0, LOOKED_AT, PAGE):
-            page = await self._log.completions(PAGE, before, Filters())
-            for each in page:
+            page = await self._log.completions(PAGE, cursor, Filters())
+            for row in page:
                 with suppress(NotFound):  # erased in this moment
-                    yield await self._log.completion(each.id)
+                    yield await self._log.completion(row.id)
             if len(page) < PAGE:
                 return
-            before = page[-1].id
+            cursor = page[-1].id
 
-    async def _store(self, plan: Plan, case: Case, found: Judgement, asker: Asker) -> Feedback | None:
+    async def _store(
+        self, plan: JudgePlan, case: Case, judgement: ReplyJudgement, asker: JudgeCaller
+    ) -> Feedback | None:
         """Store a preference, and take back what the judge said by earlier principles."""
         erased = not await self._log.existing([case.completion.id])
-        if found.outcome == "failed" or erased:
+        if judgement.outcome == "failed" or erased:
             return None
-        for each in case.replaced:
-            self._on_feedback(await self._log.undo_feedback(each.id))
-        if found.outcome not in ("reply", "revision"):
+        for feedback in case.replaced:
+            self._on_feedback(await self._log.undo_feedback(feedback.id))
+        if judgement.outcome not in ("reply", "revision"):
             return None
         # A revision that isn't preferred is only a worse reply, so it is logged to be one.
         says = (
-            {"correction": found.revision, "comment": found.critique}
-            if found.outcome == "revision"
-            else {"preferred_over": self._logged(case.completion, plan.model, found.revision or "")}
+            {"correction": judgement.revision, "comment": judgement.critique}
+            if judgement.outcome == "revision"
+            else {"preferred_over": self._logged(case.completion, plan.model, judgement.revision or "")}
         )
         draft = FeedbackDraft(
             completion_id=case.completion.id,
@@ -190,9 +198,9 @@ class Judging:
             given_with=asker.identity.key,
             **says,
         )
-        added = await self._log.add_feedback(draft)
-        self._on_feedback(added.feedback)
-        return added.feedback
+        addition = await self._log.add_feedback(draft)
+        self._on_feedback(addition.feedback)
+        return addition.feedback
 
     def _logged(self, completion: Completion, model: str, revision: str) -> str:
         """Log a revision beside the reply, as of the same caller: erasing the caller erases it. Return its ID."""
@@ -200,12 +208,12 @@ class Judging:
         message = {"role": "assistant", "content": revision}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         answer = {"object": "chat.completion", "model": model, "choices": [choice]}
-        made = Completion(
+        record = Completion(
             completion_id(),
             Asked(time.time(), "chat", model, completion.asked.caller, SESSION, sub_agent=True),
             Served(self._upstream, model, upstream_table=self._table_of(model)),
             Ended("complete", 0.0, HTTPStatus.OK),
             wire=Wire(orjson.dumps(request), (orjson.dumps(answer),), "application/json"),
         )
-        self._log.capture(made)
-        return made.id
+        self._log.capture(record)
+        return record.id

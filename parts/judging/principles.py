@@ -25,7 +25,7 @@ EXAMPLE = """
 """
 ADVICE = f"Write one principle in each line, for example:\n{EXAMPLE}"
 
-_ITEM = re.compile(r"\s{0,3}(?:[-*+]|\d{1,3}[.)])\s+(?P<text>\S.*)")
+_BULLET = re.compile(r"\s{0,3}(?:[-*+]|\d{1,3}[.)])\s+(?P<text>\S.*)")
 _GOES_ON = re.compile(r"\s{2,}(?P<text>\S.*)")
 """A further line of an item is indented."""
 
@@ -62,17 +62,17 @@ def read(data_dir: Path) -> Principles:
 
 def parse(text: str, where: str) -> Principles:
     """Return the principles in a text; ``where`` names it in errors. Raises Unprocessable."""
-    found: list[str] = []
+    lines: list[str] = []
     inside = False
     for line in text.splitlines():
-        if item := _ITEM.fullmatch(line):
-            found.append(item["text"])
+        if bullet := _BULLET.fullmatch(line):
+            lines.append(bullet["text"])
             inside = True
-        elif inside and (more := _GOES_ON.fullmatch(line)):
-            found[-1] += " " + more["text"]
+        elif inside and (continuation := _GOES_ON.fullmatch(line)):
+            lines[-1] += " " + continuation["text"]
         else:
             inside = False
-    texts = tuple(dict.fromkeys(filter(None, (" ".join(plain(each).split()) for each in found))))
+    texts = tuple(dict.fromkeys(filter(None, (" ".join(plain(line).split()) for line in lines))))
     if not texts:
         raise Unprocessable(f"there is no principle in {where}. {ADVICE}", param="principles")
     if len(texts) > MOST:
@@ -80,7 +80,7 @@ def parse(text: str, where: str) -> Principles:
             f"there are {len(texts)} principles in {where}, but a judge takes {MOST} at most: keep those that matter",
             param="principles",
         )
-    if long := next((each for each in texts if len(each) > MAX_CHARACTERS), None):
+    if long := next((principle for principle in texts if len(principle) > MAX_CHARACTERS), None):
         raise Unprocessable(
             f"a principle in {where} is longer than {MAX_CHARACTERS} characters: “{long[:60]}…”. Split or shorten it",
             param="principles",

@@ -9,7 +9,7 @@ from typing import get_args
 
 from burnish.gate.confidence import wilson
 from burnish.parts.judging.asking import FAULTS, Fault
-from burnish.parts.judging.judgement import Judgement, Outcome
+from burnish.parts.judging.judgement import Outcome, ReplyJudgement
 from burnish.parts.judging.principles import Principles
 
 HALF = 0.5
@@ -44,7 +44,7 @@ def share(count: int, of: int) -> Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class JudgeReport:
     """One use of a judge."""
 
     created_at: float
@@ -79,35 +79,38 @@ class Report:
         return self.outcomes["failed"]
 
     def warnings(self) -> list[str]:
-        found = []
+        warnings = []
         if self.ties.of >= LEAST_COMPARED and self.ties.count > HALF * self.ties.of:
-            found.append(TIES)
+            warnings.append(TIES)
         if not self.longer_preferred.by_chance:
-            found.append(LONGER if self.longer_preferred.lower > HALF else SHORTER)
+            warnings.append(LONGER if self.longer_preferred.lower > HALF else SHORTER)
         if not self.first_picked.by_chance:
-            found.append(PLACE)
-        return found
+            warnings.append(PLACE)
+        return warnings
 
 
 def report(
-    judgements: Sequence[Judgement],
+    judgements: Sequence[ReplyJudgement],
     principles: Principles,
     *,
     model: str,
     created_at: float,
-    stored: int,
-    ended: str | None,
-) -> Report:
-    outcomes = Counter(each.outcome for each in judgements)
-    faults = Counter(each.fault for each in judgements if each.fault)
-    failures = [(each.fault, each.details or "") for each in reversed(judgements) if each.fault]
-    decided = [each for each in judgements if each.outcome in ("reply", "revision")]
-    lengths = [
-        (len(each.revision or "") - each.reply_characters, each.outcome == "revision") for each in decided
+    feedback_count: int,
+    end_reason: str | None,
+) -> JudgeReport:
+    outcomes = Counter(judgement.outcome for judgement in judgements)
+    faults = Counter(judgement.fault for judgement in judgements if judgement.fault)
+    failures = [
+        (judgement.fault, judgement.details or "") for judgement in reversed(judgements) if judgement.fault
     ]
-    places = [each.picks for each in judgements]
+    decided = [judgement for judgement in judgements if judgement.outcome in ("reply", "revision")]
+    lengths = [
+        (len(judgement.revision or "") - judgement.reply_characters, judgement.outcome == "revision")
+        for judgement in decided
+    ]
+    places = [judgement.picks for judgement in judgements]
     first, second = places.count(("A", "A")), places.count(("B", "B"))
-    return Report(
+    return JudgeReport(
         created_at=created_at,
         model=model,
         principles=principles.texts,
@@ -116,7 +119,7 @@ def report(
         outcomes={kind: outcomes[kind] for kind in get_args(Outcome)},
         faults={kind: faults[kind] for kind in FAULTS if faults[kind]},
         first_faults=dict(failures),
-        stored=stored,
+        stored=feedback_count,
         ties=share(outcomes["tie"], outcomes["tie"] + len(decided)),
         longer_preferred=share(
             sum((longer > 0) is revised for longer, revised in lengths if longer),
@@ -124,7 +127,9 @@ def report(
         ),
         first_picked=share(first, first + second),
         undecided=tuple(
-            each.completion_id for each in judgements if each.outcome in ("tie", "faultless", "unchanged")
+            judgement.completion_id
+            for judgement in judgements
+            if judgement.outcome in ("tie", "faultless", "unchanged")
         ),
-        ended=ended,
+        ended=end_reason,
     )

@@ -11,16 +11,16 @@ from typing import Any
 import orjson
 
 from burnish.parts.judging.asking import FAULTS
-from burnish.parts.judging.report import Report
+from burnish.parts.judging.report import JudgeReport
 
 logger = logging.getLogger(__name__)
 
 FILE = "judge.jsonl"
-KEPT = 200
+MOST_REPORTS = 200
 """Latest reports that are read."""
 
 
-def keep(data_dir: Path, report: Report) -> None:
+def keep(data_dir: Path, report: JudgeReport) -> None:
     try:
         with (data_dir / FILE).open("ab") as file:
             # What the judge wrote may quote a user, who may want to be forgotten.
@@ -31,28 +31,28 @@ def keep(data_dir: Path, report: Report) -> None:
         logger.warning("the report of the judge wasn't kept: %s", error)
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: JudgeReport) -> dict[str, Any]:
     return {"object": "judge_report", **asdict(report), "warnings": report.warnings()}
 
 
 def kept(data_dir: Path) -> list[dict[str, Any]]:
     """Return the latest reports, newest first; a line that a crash cut off is left out."""
     try:
-        lines = (data_dir / FILE).read_bytes().splitlines()[-KEPT:]
+        lines = (data_dir / FILE).read_bytes().splitlines()[-MOST_REPORTS:]
     except FileNotFoundError:
         return []
-    return [found for line in reversed(lines) if (found := _read(line))]
+    return [report for line in reversed(lines) if (report := _read(line))]
 
 
 def undecided(reports: Sequence[dict[str, Any]], digest: str, model: str) -> set[str]:
     """Return the answers on which a model decided nothing by the same principles."""
-    same = [each for each in reports if (each.get("digest"), each.get("model")) == (digest, model)]
-    return {name for each in same for name in each.get("undecided", ())}
+    same = [report for report in reports if (report.get("digest"), report.get("model")) == (digest, model)]
+    return {name for report in same for name in report.get("undecided", ())}
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(line)
+        report = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return report if isinstance(report, dict) else None

@@ -14,10 +14,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from burnish.parts.judging import principles, reports
-from burnish.parts.judging.asking import Asker
-from burnish.parts.judging.judgement import Judgement
-from burnish.parts.judging.judging import Done, Judging, Plan
-from burnish.parts.judging.report import Report, Share, share
+from burnish.parts.judging.asking import JudgeCaller
+from burnish.parts.judging.judgement import ReplyJudgement
+from burnish.parts.judging.judging import JudgePlan, Judging, StoredJudgement
+from burnish.parts.judging.report import JudgeReport, Share, share
 from burnish.proxy.access.access import identity_of
 from burnish.proxy.described import described, flat, listing
 from burnish.proxy.http.errors import BurnishError
@@ -43,7 +43,7 @@ class JudgeRequest(Body):
 _SHARE = flat("Share", Share)
 REPORT = flat(
     "JudgeReport",
-    Report,
+    JudgeReport,
     object=Literal["judge_report"],
     ties=_SHARE,
     longer_preferred=_SHARE,
@@ -61,13 +61,15 @@ def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
         media_type=LINES,
     )
     async def begin(request: Request) -> Response:
-        asked = validated(JudgeRequest, await read_json(request, MAX_BODY_BYTES))
+        body = validated(JudgeRequest, await read_json(request, MAX_BODY_BYTES))
         judging.check_free()
-        given = asked.principles
-        told = principles.read(data_dir) if given is None else principles.parse(given, "the principles")
-        plan = await judging.plan(told, asked.count, asked.model)
-        asker = Asker(identity_of(request.scope), request.headers.get("authorization"))
-        lines = _lines(judging, plan, asker, dry_run=asked.dry_run)
+        text = body.principles
+        principle_list = (
+            principles.read(data_dir) if text is None else principles.parse(text, "the principles")
+        )
+        plan = await judging.plan(principle_list, body.count, body.model)
+        asker = JudgeCaller(identity_of(request.scope), request.headers.get("authorization"))
+        lines = _lines(judging, plan, asker, dry_run=body.dry_run)
         return StreamingResponse(lines, headers={"cache-control": "no-store"}, media_type=LINES)
 
     @described(
@@ -78,13 +80,13 @@ def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request)
-        found = reports.kept(data_dir)
+        rows = reports.kept(data_dir)
         agreement = share(*await log.agreement_with_judges())
         return json_response(
             {
                 "object": "list",
-                "data": found[:limit],
-                "has_more": len(found) > limit,
+                "data": rows[:limit],
+                "has_more": len(rows) > limit,
                 "agreement": asdict(agreement),
             }
         )
@@ -95,13 +97,17 @@ def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
     ]
 
 
-async def _lines(judging: Judging, plan: Plan, asker: Asker, *, dry_run: bool) -> AsyncIterator[bytes]:
+async def _lines(
+    judging: Judging, plan: JudgePlan, asker: JudgeCaller, *, dry_run: bool
+) -> AsyncIterator[bytes]:
     yield _line(_plan_json(plan))
     if dry_run:
         return
     try:
-        async for each in judging.judged(plan, asker):
-            yield _line(reports.to_json(each) if isinstance(each, Report) else _judgement_json(each))
+        async for outcome in judging.judged(plan, asker):
+            yield _line(
+                reports.to_json(outcome) if isinstance(outcome, JudgeReport) else _judgement_json(outcome)
+            )
     except BurnishError as error:
         yield _line(error.envelope())
 
@@ -110,7 +116,7 @@ def _line(content: dict[str, Any]) -> bytes:
     return orjson.dumps(content) + b"\n"
 
 
-def _plan_json(plan: Plan) -> dict[str, Any]:
+def _plan_json(plan: JudgePlan) -> dict[str, Any]:
     return {
         "object": "judge_plan",
         "model": plan.model,
@@ -120,15 +126,15 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _judgement_json(done: Done) -> dict[str, Any]:
-    found: Judgement = done.judgement
+def _judgement_json(outcome: StoredJudgement) -> dict[str, Any]:
+    judgement: ReplyJudgement = outcome.judgement
     return {
         "object": "judgement",
-        "completion_id": found.completion_id,
-        "outcome": found.outcome,
-        "fault": found.fault,
-        "details": found.details,
-        "critique": found.critique,
-        "revision": found.revision,
-        "feedback_id": done.feedback.id if done.feedback else None,
+        "completion_id": judgement.completion_id,
+        "outcome": judgement.outcome,
+        "fault": judgement.fault,
+        "details": judgement.details,
+        "critique": judgement.critique,
+        "revision": judgement.revision,
+        "feedback_id": outcome.feedback.id if outcome.feedback else None,
     }

@@ -5,21 +5,23 @@ from __future__ import annotations
 import pytest
 
 from burnish.parts.judging.answers import Pick
-from burnish.parts.judging.judgement import Judgement, preferred
+from burnish.parts.judging.judgement import ReplyJudgement, preferred
 from burnish.parts.judging.principles import Principles
-from burnish.parts.judging.report import LONGER, PLACE, SHORTER, TIES, Report, Share, report, share
+from burnish.parts.judging.report import LONGER, PLACE, SHORTER, TIES, JudgeReport, Share, report, share
 
 
-def judged(first: Pick, second: Pick, reply: int = 10, revision: int = 20) -> Judgement:
+def judged(first: Pick, second: Pick, reply: int = 10, revision: int = 20) -> ReplyJudgement:
     """A comparison of a reply with a revision of these lengths."""
     outcome = preferred(first, second)
-    return Judgement(
+    return ReplyJudgement(
         "cmpl_1", outcome, revision="x" * revision, reply_characters=reply, picks=(first, second)
     )
 
 
-def reported(*judgements: Judgement) -> Report:
-    return report(judgements, Principles(("Be brief.",)), model="m", created_at=1.0, stored=0, ended=None)
+def reported(*judgements: ReplyJudgement) -> JudgeReport:
+    return report(
+        judgements, Principles(("Be brief.",)), model="m", created_at=1.0, feedback_count=0, end_reason=None
+    )
 
 
 def counts(found: Share) -> tuple[int, int]:
