@@ -20,7 +20,7 @@ MAX_TOKENS = 1024
 QUOTED_CHARACTERS = 300
 
 
-class Asker(NamedTuple):
+class DuelCaller(NamedTuple):
     """Who asks."""
 
     caller: str
@@ -29,21 +29,21 @@ class Asker(NamedTuple):
     """For an engine that needs the caller's own key."""
 
 
-class Answered(NamedTuple):
+class VersionAnswer(NamedTuple):
     completion_id: str
     text: str
 
 
-async def ask(relay: ASGIApp, model: str, prompt: str, asker: Asker) -> Answered:
+async def ask(relay: ASGIApp, model: str, prompt: str, asker: DuelCaller) -> VersionAnswer:
     """Return the answer of a model to a prompt. Raises Conflict, and what the relay raises."""
     body = orjson.dumps(
         {"model": model, "messages": [{"role": "user", "content": prompt}], "max_tokens": MAX_TOKENS}
     )
     status, headers, content = await call(relay, _headers(asker), body, asker.identity)
     if status != HTTPStatus.OK:
-        said = content[:QUOTED_CHARACTERS].decode(errors="replace")
+        refusal = content[:QUOTED_CHARACTERS].decode(errors="replace")
         raise Conflict(
-            f"the engine refused the prompt for one of the versions (status {status}: {said}): try another prompt",
+            f"the engine refused the prompt for one of the versions (status {status}: {refusal}): try another prompt",
             code="prompt_refused",
         )
     try:
@@ -52,10 +52,10 @@ async def ask(relay: ASGIApp, model: str, prompt: str, asker: Asker) -> Answered
         raise Unavailable("the engine's answer can't be read: try again, or run `burnish doctor`") from error
     if not text.strip():
         raise Conflict("one of the versions gave an empty answer: try another prompt", code="empty_answer")
-    return Answered(dict(headers)[COMPLETION_ID].decode(), text)
+    return VersionAnswer(dict(headers)[COMPLETION_ID].decode(), text)
 
 
-def _headers(asker: Asker) -> RawHeaders:
+def _headers(asker: DuelCaller) -> RawHeaders:
     headers = [
         (b"host", b"127.0.0.1"),
         (b"content-type", b"application/json"),

@@ -14,7 +14,7 @@ from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.swap import Swap
 from burnish.adapters.waiting import waiting
-from burnish.parts.duels.asking import Answered, Asker, ask
+from burnish.parts.duels.asking import DuelCaller, VersionAnswer, ask
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.ids import duel_id
 from burnish.proxy.log import Log
@@ -61,12 +61,12 @@ class Contest:
     def versions(self) -> dict[int, AdapterVersion]:
         """Return the versions that may be compared, by number: not those of another base, rejected or deleted."""
         return {
-            each.number: each
-            for each in self.registry.versions()
-            if each.state not in GONE_STATES and each.manifest.base_digest == self.base_digest
+            version.number: version
+            for version in self.registry.versions()
+            if version.state not in GONE_STATES and version.manifest.base_digest == self.base_digest
         }
 
-    async def ask(self, prompt: str, asker: Asker) -> Asking:
+    async def ask(self, prompt: str, asker: DuelCaller) -> Asking:
         """Ask the live version and the one to compare it with. Raises Conflict, Unavailable."""
         contenders = await asyncio.to_thread(self.contenders)
         if contenders is None:
@@ -75,33 +75,47 @@ class Contest:
                 "be asked as soon as it has been tested",
                 code="no_version",
             )
-        live, other = contenders
-        await self._load(other)
-        sides = (live, other) if secrets.randbits(1) else (other, live)
+        live, rival = contenders
+        await self._load(rival)
+        sides = (live, rival) if secrets.randbits(1) else (rival, live)
         began = time.time()
-        left, right = await asyncio.gather(
+        left_answer, right_answer = await asyncio.gather(
             *(ask(self._relay, self.named(version), prompt, asker) for version in sides)
         )
-        await self._check([(left, sides[0]), (right, sides[1])])
-        if left.text == right.text:
-            return Asking(None, left.text)
+        await self._check([(left_answer, sides[0]), (right_answer, sides[1])])
+        if left_answer.text == right_answer.text:
+            return Asking(None, left_answer.text)
         duel = Duel(
-            duel_id(), began, asker.caller, sides[0], sides[1], left.completion_id, right.completion_id
+            duel_id(),
+            began,
+            asker.caller,
+            sides[0],
+            sides[1],
+            left_answer.completion_id,
+            right_answer.completion_id,
         )
-        return Asking(duel, left.text)
+        return Asking(duel, left_answer.text)
 
     def contenders(self) -> tuple[int, int] | None:
         """Return the live version, and the one whose comparison with it says most; None if there is none."""
         live, versions = self.registry.live(), self.versions()
-        judged = [
-            each for each in versions.values() if each.state != "candidate" or self._is_decided(each.number)
+        comparable = [
+            version
+            for version in versions.values()
+            if version.state != "candidate" or self._is_decided(version.number)
         ]
-        latest = sorted((each.number for each in judged), reverse=True)
+        latest = sorted((version.number for version in comparable), reverse=True)
         candidates = [number for number in latest if versions[number].state == "candidate"]
-        wanted = (waiting(self.registry), *candidates, self.registry.previous_live(), BASE_VERSION, *latest)
-        served = {BASE_VERSION, *versions} - {live}
-        other = next((number for number in wanted if number in served), None)
-        return None if other is None else (live, other)
+        preferences = (
+            waiting(self.registry),
+            *candidates,
+            self.registry.previous_live(),
+            BASE_VERSION,
+            *latest,
+        )
+        askable = {BASE_VERSION, *versions} - {live}
+        rival = next((number for number in preferences if number in askable), None)
+        return None if rival is None else (live, rival)
 
     def _is_decided(self, number: int) -> bool:
         return any(event.details.keys() & DECIDED for event in self.registry.events(number))
@@ -129,13 +143,13 @@ class Contest:
         if number in self._swap.route.resident() and self.registry.live() != number:
             self._swap.retire(number)
 
-    async def _check(self, answers: list[tuple[Answered, int]]) -> None:
+    async def _check(self, answers: list[tuple[VersionAnswer, int]]) -> None:
         """Look in the log whether each answer came from its version. Raises Unavailable."""
-        for answered, version in answers:
-            found = (await self._log.completion(answered.completion_id)).served.adapter_version
-            if found != version:
-                said = "an unknown one" if found is None else version_label(found)
+        for answer, version in answers:
+            answering_version = (await self._log.completion(answer.completion_id)).served.adapter_version
+            if answering_version != version:
+                answerer = "an unknown one" if answering_version is None else version_label(answering_version)
                 raise Unavailable(
-                    f"{version_label(version)} was asked, but {said} answered: the engine may have been restarted. "
+                    f"{version_label(version)} was asked, but {answerer} answered: the engine may have been restarted. "
                     "Try again"
                 )

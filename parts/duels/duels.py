@@ -40,7 +40,7 @@ from burnish.proxy.records import (
     Wire,
 )
 
-GONE = "this pair is gone: what it quotes was erased, or learning started over. Judge another one"
+PAIR_GONE = "this pair is gone: what it quotes was erased, or learning started over. Judge another one"
 NO_VERSION = (
     "There is only the base model so far, so there is nothing to compare. Rate some answers: the first training run "
     "makes a version, and keeps answers of both to your prompts for duels."
@@ -54,7 +54,7 @@ ALL_JUDGED = (
 STILL_TESTED = "The first version is still being tested. As soon as it has answered, its answers are here."
 
 
-class Shown(NamedTuple):
+class DuelView(NamedTuple):
     """A pair as the person sees it, without anything that tells the versions."""
 
     id: str
@@ -66,25 +66,27 @@ class Shown(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         last = max(
-            (place for place, each in enumerate(self.messages) if each.get("role") == "user"), default=0
+            (place for place, message in enumerate(self.messages) if message.get("role") == "user"), default=0
         )
-        before = [each for each in self.messages[:last] if each.get("role") not in SYSTEM_ROLES]
-        left, right = ({"text": text, "cut": cut} for text, cut in zip(self.texts, self.cut, strict=True))
+        earlier = [message for message in self.messages[:last] if message.get("role") not in SYSTEM_ROLES]
+        left_side, right_side = (
+            {"text": text, "cut": cut} for text, cut in zip(self.texts, self.cut, strict=True)
+        )
         return {
             "object": "duel",
             "id": self.id,
             "prompt": last_question(self.messages),
-            "before": [{"role": str(each.get("role")), "text": text_of(each)} for each in before],
-            "left": left,
-            "right": right,
+            "before": [{"role": str(message.get("role")), "text": text_of(message)} for message in earlier],
+            "left": left_side,
+            "right": right_side,
         }
 
 
-class Offer(NamedTuple):
+class DuelOffer(NamedTuple):
     """What there is to judge."""
 
-    pairs: list[Shown]
-    judged: int
+    pairs: list[DuelView]
+    judged_count: int
     """How many pairs were judged so far."""
     reason: str | None
     """Why there is no pair, and what to do."""
@@ -92,7 +94,7 @@ class Offer(NamedTuple):
     """Whether there are two versions to ask."""
 
 
-class Verdict(NamedTuple):
+class DuelVerdict(NamedTuple):
     """What a judgement did."""
 
     duel: Duel
@@ -127,23 +129,23 @@ class Duels:
             raise Conflict(self._why_not, code="not_learning")
         return self._contest
 
-    async def offered(self, limit: int) -> Offer:
+    async def offered(self, limit: int) -> DuelOffer:
         if self._contest is None:
-            return Offer([], 0, self._why_not, can_ask=False)
-        judged, versions = await self._log.judged_duels(), await asyncio.to_thread(self._contest.versions)
-        asked = await self._log.open_duels(limit)
-        found = []
-        for each in asked:
+            return DuelOffer([], 0, self._why_not, can_ask=False)
+        judged_ids, versions = await self._log.judged_duels(), await asyncio.to_thread(self._contest.versions)
+        open_duels = await self._log.open_duels(limit)
+        views = []
+        for duel in open_duels:
             with suppress(NotFound):  # erased in this moment
-                found += [await self._asked(each)] if _fit(each, versions) else []
-        if len(found) < limit:
-            pairs = [each for each in await self._kept(versions) if each.id not in judged]
-            found += [_shown(each) for each in pairs[: limit - len(found)]]
+                views += [await self._asked(duel)] if _fit(duel, versions) else []
+        if len(views) < limit:
+            pairs = [pair for pair in await self._kept(versions) if pair.id not in judged_ids]
+            views += [_shown(pair) for pair in pairs[: limit - len(views)]]
         can_ask = await asyncio.to_thread(self._contest.contenders) is not None
         reason = NO_VERSION if not versions else (ALL_JUDGED if can_ask else STILL_TESTED)
-        return Offer(found, len(judged), None if found else reason, can_ask)
+        return DuelOffer(views, len(judged_ids), None if views else reason, can_ask)
 
-    async def judge(self, duel_id: str, choice: DuelChoice, rater: str, identity: Identity) -> Verdict:
+    async def judge(self, duel_id: str, choice: DuelChoice, rater: str, identity: Identity) -> DuelVerdict:
         """Store a judgement. Raises NotFound, Conflict, Unavailable."""
         async with self._judging:
             duel = await self._log.duel(duel_id)
@@ -166,47 +168,52 @@ class Duels:
             duel = replace(duel, choice=choice, judged_at=time.time(), rater=rater)
             draft = None if choice == "equal" else _preference(duel, rater, identity)
             try:
-                judged = await self._log.judge_duel(duel, draft, new=pair is not None)
+                judgement = await self._log.judge_duel(duel, draft, new=pair is not None)
             except NotFound as error:
-                raise NotFound(GONE, param="id") from error
-        if judged.added is None or draft is None:
-            return Verdict(judged.duel, None, None)
-        self._on_feedback(judged.added.feedback)
+                raise NotFound(PAIR_GONE, param="id") from error
+        if judgement.added is None or draft is None:
+            return DuelVerdict(judgement.duel, None, None)
+        self._on_feedback(judgement.added.feedback)
         better = await self._log.completion(draft.completion_id)
         worse = await self._log.worse(better.id, draft.preferred_over or "")
-        return Verdict(judged.duel, judged.added.feedback, usability(draft, better, worse, rules=self._rules))
+        return DuelVerdict(
+            judgement.duel, judgement.added.feedback, usability(draft, better, worse, rules=self._rules)
+        )
 
-    async def asked(self, duel: Duel) -> Shown:
+    async def asked(self, duel: Duel) -> DuelView:
         """Remember what two versions answered to a prompt, and return it to be judged."""
         await self._log.add_duel(duel)
         return await self._asked(duel)
 
-    async def _asked(self, duel: Duel) -> Shown:
-        left, right = [await self._log.completion(each) for each in (duel.left, duel.right) if each]
-        cut = (left.ended.finish_reason == "length", right.ended.finish_reason == "length")
-        return Shown(duel.id, left.messages, (text_of(left.reply or {}), text_of(right.reply or {})), cut)
+    async def _asked(self, duel: Duel) -> DuelView:
+        left_answer, right_answer = [
+            await self._log.completion(name) for name in (duel.left, duel.right) if name
+        ]
+        texts = (text_of(left_answer.reply or {}), text_of(right_answer.reply or {}))
+        cut = (left_answer.ended.finish_reason == "length", right_answer.ended.finish_reason == "length")
+        return DuelView(duel.id, left_answer.messages, texts, cut)
 
     async def _kept(self, versions: dict[int, AdapterVersion]) -> list[Pair]:
         """Return the gate's pairs of versions that are still there, the newest first, whose prompts are in the log."""
         pairs = await asyncio.to_thread(self._read, versions)
-        quoted = {each.prompt_id for each in pairs if not is_ours(each.prompt_id)}
-        gone = quoted - await self._log.existing(quoted)
-        return [each for each in pairs if each.prompt_id not in gone]
+        quoted = {pair.prompt_id for pair in pairs if not is_ours(pair.prompt_id)}
+        missing_ids = quoted - await self._log.existing(quoted)
+        return [pair for pair in pairs if pair.prompt_id not in missing_ids]
 
     def _read(self, versions: dict[int, AdapterVersion]) -> list[Pair]:
-        root, found = self.contest.registry.root, []
+        root, pairs = self.contest.registry.root, []
         for number in sorted(examples.versions(root, "pairs"), reverse=True):
-            found += [read_pair(each) for each in examples.of(root, number, "pairs")]
+            pairs += [read_pair(example) for example in examples.of(root, number, "pairs")]
         return [
-            each for each in found if {each.left.version, each.right.version} <= {BASE_VERSION, *versions}
+            pair for pair in pairs if {pair.left.version, pair.right.version} <= {BASE_VERSION, *versions}
         ]
 
     async def _pair(self, duel_id: str, versions: dict[int, AdapterVersion]) -> Pair:
         """Raises NotFound."""
-        found = next((each for each in await self._kept(versions) if each.id == duel_id), None)
-        if found is None:
-            raise NotFound(GONE, param="id")
-        return found
+        pair = next((pair for pair in await self._kept(versions) if pair.id == duel_id), None)
+        if pair is None:
+            raise NotFound(PAIR_GONE, param="id")
+        return pair
 
     async def _of(self, pair: Pair) -> Duel:
         own = is_ours(pair.prompt_id)
@@ -222,23 +229,23 @@ class Duels:
         message = {"role": "assistant", "content": side.text}
         choice = {"index": 0, "message": message, "finish_reason": "stop" if side.finished else "length"}
         answer = {"object": "chat.completion", "model": name, "choices": [choice]}
-        made = Completion(
+        completion = Completion(
             completion_id(),
             Asked(pair.sampled_at, "chat", name, SAMPLED_FOR_DUELS, sub_agent=True),
             Served(self.contest.upstream, name, side.version, digest),
             Ended("complete", 0.0, HTTPStatus.OK),
             wire=Wire(orjson.dumps(request), (orjson.dumps(answer),), "application/json"),
         )
-        self._log.capture(made)
-        return made.id
+        self._log.capture(completion)
+        return completion.id
 
 
 def _fit(duel: Duel, versions: dict[int, AdapterVersion]) -> bool:
     return {duel.left_version, duel.right_version} <= {BASE_VERSION, *versions}
 
 
-def _shown(pair: Pair) -> Shown:
-    return Shown(
+def _shown(pair: Pair) -> DuelView:
+    return DuelView(
         pair.id,
         pair.messages,
         (pair.left.text, pair.right.text),
@@ -249,7 +256,7 @@ def _shown(pair: Pair) -> Shown:
 def _preference(duel: Duel, rater: str, identity: Identity) -> FeedbackDraft:
     better, worse = (duel.left, duel.right) if duel.choice == "left" else (duel.right, duel.left)
     if better is None or worse is None:
-        raise NotFound(GONE, param="id")
+        raise NotFound(PAIR_GONE, param="id")
     return FeedbackDraft(
         completion_id=better,
         target="completion_id",

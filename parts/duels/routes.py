@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.adapters.registry import version_label
-from burnish.parts.duels.asking import Asker
-from burnish.parts.duels.duels import Duels, Verdict
+from burnish.parts.duels.asking import DuelCaller
+from burnish.parts.duels.duels import Duels, DuelVerdict
 from burnish.proxy.access.access import identity_of
 from burnish.proxy.described import described, flat, listing
 from burnish.proxy.feedback.shapes import feedback_json, page
@@ -51,7 +51,7 @@ DUEL = flat(
 )
 SAME = flat("SameAnswers", object=Literal["duel"], id=None, prompt=str, same=str)
 _VERSION = flat("NamedVersion", version=int, name=str)
-JUDGED = flat(
+REVEALED = flat(
     "JudgedDuel",
     object=Literal["duel"],
     id=str,
@@ -74,21 +74,21 @@ def duel_routes(duels: Duels) -> list[Route]:
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request)
-        found = await duels.offered(limit + 1)
-        pairs = [each.to_json() for each in found.pairs]
-        told = {"judged": found.judged, "reason": found.reason, "can_ask": found.can_ask}
-        return json_response(page(pairs, limit) | told)
+        offer = await duels.offered(limit + 1)
+        pairs = [view.to_json() for view in offer.pairs]
+        facts = {"judged": offer.judged_count, "reason": offer.reason, "can_ask": offer.can_ask}
+        return json_response(page(pairs, limit) | facts)
 
     @described(
         "judge a pair (`left`, `right`, `equal`); the answer says which version was which",
-        JUDGED,
+        REVEALED,
         body=Judgement,
         statuses=(201,),
     )
     async def judge(request: Request) -> Response:
-        said = validated(Judgement, await read_json(request, MAX_BODY_BYTES))
+        body = validated(Judgement, await read_json(request, MAX_BODY_BYTES))
         identity = identity_of(request.scope)
-        verdict = await duels.judge(said.id, said.choice, caller_of(request), identity)
+        verdict = await duels.judge(body.id, body.choice, caller_of(request), identity)
         return json_response(_revealed(verdict), 201)
 
     @described(
@@ -107,12 +107,14 @@ def duel_routes(duels: Duels) -> list[Route]:
             raise Unprocessable(
                 "prompt must be a question for the model, not a command of burnish", param="prompt"
             )
-        asker = Asker(caller_of(request), identity_of(request.scope), request.headers.get("authorization"))
-        asked = await duels.contest.ask(prompt, asker)
-        if asked.duel is None:
-            return json_response({"object": "duel", "id": None, "prompt": prompt, "same": asked.text})
-        shown = await duels.asked(asked.duel)
-        return json_response(shown.to_json(), 201)
+        asker = DuelCaller(
+            caller_of(request), identity_of(request.scope), request.headers.get("authorization")
+        )
+        asking = await duels.contest.ask(prompt, asker)
+        if asking.duel is None:
+            return json_response({"object": "duel", "id": None, "prompt": prompt, "same": asking.text})
+        view = await duels.asked(asking.duel)
+        return json_response(view.to_json(), 201)
 
     return [
         Route("/burnish/duels", index, methods=["GET"]),
@@ -121,7 +123,7 @@ def duel_routes(duels: Duels) -> list[Route]:
     ]
 
 
-def _revealed(verdict: Verdict) -> dict[str, Any]:
+def _revealed(verdict: DuelVerdict) -> dict[str, Any]:
     """Return a judged duel with what was which."""
     duel = verdict.duel
     sides = {"left": duel.left_version, "right": duel.right_version}
