@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from starlette.types import Message, Scope, Send
 
-from burnish.parts.rewards.scoring import Score, Scored, Written, written
+from burnish.parts.rewards.scoring import ScorableReply, Score, Scored, scorable_reply
 from burnish.proxy.client_headers import BEST_OF, COMPLETION_ID, REWARD
 from burnish.proxy.http.errors import BurnishError, Conflict, InvalidRequest
 from burnish.proxy.http.headers import Named, first
@@ -51,7 +51,7 @@ class BestOf(Step):
     async def before_target(self, exchange: Exchange) -> None:
         count = wanted(exchange.headers, exchange.members, self._most)
         if MEMBER in exchange.kept:
-            exchange.kept = {name: value for name, value in exchange.kept.items() if name != MEMBER}
+            exchange.kept = {name: member for name, member in exchange.kept.items() if name != MEMBER}
         if count == 1:
             return
         if exchange.large:
@@ -64,42 +64,42 @@ class BestOf(Step):
 
     async def _deliver(self, count: int, relay: Sending, flight: Flight, scope: Scope, send: Send) -> None:
         """Get all answers, and send the best one. All of them are logged."""
-        more = (replace(flight, id=completion_id(), chunks=[]) for _ in range(count - 1))
-        tries = [Try(each, CAPTURE_LIMIT_BYTES // count) for each in (flight, *more)]
-        relay.flights |= {each.flight.id: each.flight for each in tries}
-        sent, scored = tries[0], None
+        copies = (replace(flight, id=completion_id(), chunks=[]) for _ in range(count - 1))
+        tries = [Try(copy, CAPTURE_LIMIT_BYTES // count) for copy in (flight, *copies)]
+        relay.flights |= {attempt.flight.id: attempt.flight for attempt in tries}
+        best, scored = tries[0], None
         try:
             async with Client(scope) as client:
-                await asyncio.gather(*(_ask(relay, each, waiting(scope)) for each in tries))
-                sent, scored = await chosen(tries, flight.messages, self._score)
+                await asyncio.gather(*(_ask(relay, attempt, waiting(scope)) for attempt in tries))
+                best, scored = await chosen(tries, flight.messages, self._score)
                 client.begun = True
-                await replay(sent, count, send)
+                await replay(best, count, send)
         except BurnishError as error:
-            error.headers.append((COMPLETION_ID, sent.flight.id.encode()))
+            error.headers.append((COMPLETION_ID, best.flight.id.encode()))
             raise
         finally:
             # First the one whose conversation the others join.
-            for each in sorted(tries, key=lambda each: each is not sent):
-                del relay.flights[each.flight.id]
-                if each.flight.outcome == "cancelled":
-                    each.flight.fail("cancelled", "the client went away")
-                relay.store(finished(each, sent, scored))
+            for attempt in sorted(tries, key=lambda attempt: attempt is not best):
+                del relay.flights[attempt.flight.id]
+                if attempt.flight.outcome == "cancelled":
+                    attempt.flight.fail("cancelled", "the client went away")
+                relay.store(finished(attempt, best, scored))
 
 
-async def _ask(relay: Sending, one: Try, scope: Scope) -> None:
+async def _ask(relay: Sending, attempt: Try, scope: Scope) -> None:
     async with Client(scope) as client:
         try:
-            await relay.ask(one.flight, scope, one.take, client)
+            await relay.ask(attempt.flight, scope, attempt.take, client)
         except BurnishError as error:
-            one.error = error
+            attempt.error = error
 
 
 def wanted(headers: Named, body: Mapping[str, Any], most: int) -> int:
     """Return how many answers a request asks for, up to ``most``. Raises InvalidRequest."""
     header = first(headers, BEST_OF)
-    found = {BEST_OF.decode(): header} if header is not None else {}
-    found |= {MEMBER: body[MEMBER]} if MEMBER in body else {}
-    counts = {name: _count(name, value, most) for name, value in found.items()}
+    settings = {BEST_OF.decode(): header} if header is not None else {}
+    settings |= {MEMBER: body[MEMBER]} if MEMBER in body else {}
+    counts = {name: _count(name, setting, most) for name, setting in settings.items()}
     if len(set(counts.values())) > 1:
         both = " and ".join(f"{name} {count}" for name, count in counts.items())
         raise InvalidRequest(f"{both} contradict each other: send one of them", param=MEMBER)
@@ -112,12 +112,12 @@ def wanted(headers: Named, body: Mapping[str, Any], most: int) -> int:
     return count
 
 
-def _count(name: str, value: object, most: int) -> int:
-    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+def _count(name: str, setting: object, most: int) -> int:
+    text = str(setting).strip() if isinstance(setting, str | int) and not isinstance(setting, bool) else ""
     if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most:
         return int(text)
     raise InvalidRequest(
-        f"{name} must be a number from 1 to {most} (reward.best_of_max), not {str(value)[:20]!r}",
+        f"{name} must be a number from 1 to {most} (reward.best_of_max), not {str(setting)[:20]!r}",
         param=name,
     )
 
@@ -146,16 +146,16 @@ class Try:
             raise self.error
         self.messages.append(message)
 
-    def written(self) -> Written | None:
+    def written(self) -> ScorableReply | None:
         """Return the reply to be scored; None if there is no whole one."""
         flight = self.flight
         if self.error or flight.outcome != "complete" or flight.status != HTTPStatus.OK:
             return None
         surface = SURFACES[flight.asked.surface]
-        read = surface.reassemble(flight.chunks, flight.content_type, flight.content_encoding)
-        if not (read.message and read.ended):
+        answer = surface.reassemble(flight.chunks, flight.content_type, flight.content_encoding)
+        if not (answer.message and answer.ended):
             return None
-        reply = written(read.message, read.finish_reason)
+        reply = scorable_reply(answer.message, answer.finish_reason)
         return reply._replace(text=reply.text[:SCORED_CHARACTERS])
 
 
@@ -172,16 +172,18 @@ async def chosen(
     Raises the first error if nothing was answered, and Conflict if there is nothing to choose by.
     """
     # One after the other, so that no more is read once the client has left.
-    read = [await asyncio.to_thread(each.written) for each in tries]
-    whole = [(each, reply) for each, reply in zip(tries, read, strict=True) if reply]
+    replies = [await asyncio.to_thread(attempt.written) for attempt in tries]
+    whole = [(attempt, reply) for attempt, reply in zip(tries, replies, strict=True) if reply]
     if not whole:
-        if said := next((each for each in tries if each.messages and each.error is None), None):
-            return said, None
-        raise next(filter(None, (each.error for each in tries)), BurnishError("no answer came"))
+        if fallback := next(
+            (attempt for attempt in tries if attempt.messages and attempt.error is None), None
+        ):
+            return fallback, None
+        raise next(filter(None, (attempt.error for attempt in tries)), BurnishError("no answer came"))
     scored = await score(messages, [reply for _, reply in whole])
-    for (each, _), reward in zip(whole, scored.rewards, strict=True):
-        each.reward = reward
-    able = [(each.reward, each) for each, _ in whole if each.reward is not None]
+    for (attempt, _), reward in zip(whole, scored.rewards, strict=True):
+        attempt.reward = reward
+    able = [(attempt.reward, attempt) for attempt, _ in whole if attempt.reward is not None]
     if not able:
         raise Conflict(
             f"the reward model {scored.model} gives no number for any of {len(whole)} answers, so none can be chosen: "
@@ -192,19 +194,19 @@ async def chosen(
 
 
 async def replay(best: Try, count: int, send: Send) -> None:
-    added = [(BEST_OF, str(count).encode())]
+    extra_headers = [(BEST_OF, str(count).encode())]
     if best.reward is not None:
-        added.append((REWARD, f"{best.reward:.4f}".encode()))
+        extra_headers.append((REWARD, f"{best.reward:.4f}".encode()))
     start, *body = best.messages
-    await send({**start, "headers": [*start["headers"], *added]})
+    await send({**start, "headers": [*start["headers"], *extra_headers]})
     for message in body:
         await send(message)
 
 
-def finished(each: Try, sent: Try, scored: Scored | None) -> Completion:
+def finished(attempt: Try, best: Try, scored: Scored | None) -> Completion:
     """Return the record of one of the answers."""
-    made = each.flight.finish()
-    ended = made.ended
-    if scored and each.reward is not None:
-        ended = ended._replace(reward=each.reward, rewarded_by=scored.model)
-    return made._replace(asked=made.asked._replace(best_of=sent.flight.id), ended=ended)
+    completion = attempt.flight.finish()
+    end = completion.ended
+    if scored and attempt.reward is not None:
+        end = end._replace(reward=attempt.reward, rewarded_by=scored.model)
+    return completion._replace(asked=completion.asked._replace(best_of=best.flight.id), ended=end)

@@ -18,30 +18,30 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 
 PATH = "/burnish/reward"
 LOOK_S = 0.25
-WAITING = "learning from all ratings; where the base model reads the answers, about a second for each …"
+LEARNING_NOTE = "learning from all ratings; where the base model reads the answers, about a second for each …"
 
 
 @app.command()
 def train(url: Url = None, as_json: Json = False) -> None:
     """Learn a reward model from all ratings, and turn it on if it orders unseen ratings well enough."""
     proxy = Proxy(url)
-    found = proxy.post(f"{PATH}/train", {})
-    with console.status(WAITING if not as_json else ""):
-        while found["learning"]:
+    model = proxy.post(f"{PATH}/train", {})
+    with console.status(LEARNING_NOTE if not as_json else ""):
+        while model["learning"]:
             time.sleep(LOOK_S)
-            found = proxy.get(PATH)
-    _print(found, as_json)
-    if found["fault"]:
-        raise CommandFailed(found["fault"])
+            model = proxy.get(PATH)
+    _print(model, as_json)
+    if model["fault"]:
+        raise CommandFailed(model["fault"])
 
 
 @app.command()
 def show(url: Url = None, as_json: Json = False) -> None:
     """Show the reward model: its form, how well it orders unseen ratings, what it learnt from, and whether it is on."""
-    found = Proxy(url).get(PATH)
-    _print(found, as_json)
-    if found["fault"] and not as_json:
-        console.print(f"[red]{escape(found['fault'])}[/]")
+    model = Proxy(url).get(PATH)
+    _print(model, as_json)
+    if model["fault"] and not as_json:
+        console.print(f"[red]{escape(model['fault'])}[/]")
 
 
 @app.command()
@@ -56,39 +56,39 @@ def off(url: Url = None, as_json: Json = False) -> None:
     _print(Proxy(url).post(f"{PATH}/off", {}), as_json)
 
 
-def _print(found: dict[str, Any], as_json: bool) -> None:
-    if printed_json(found, as_json):
+def _print(model: dict[str, Any], as_json: bool) -> None:
+    if printed_json(model, as_json):
         return
-    if found["learning"]:
+    if model["learning"]:
         console.print("a reward model is being learnt")
-    if found["id"] is None:
-        if not found["fault"]:
-            console.print(escape(found["reason"]))
+    if model["id"] is None:
+        if not model["fault"]:
+            console.print(escape(model["reason"]))
         return
-    if found["forms"] is None:
-        if found["on"]:
-            console.print(f"[bold]{escape(found['id'])}[/]  [green]on[/], as the configuration says")
-            console.print(_scored(found))
+    if model["forms"] is None:
+        if model["on"]:
+            console.print(f"[bold]{escape(model['id'])}[/]  [green]on[/], as the configuration says")
+            console.print(_scored(model))
         return
-    state = f"[green]on[/] since {clock(found['on_since'])}" if found["on"] else "[yellow]off[/]"
-    console.print(f"[bold]{found['id']}[/]  {state}  learnt {clock(found['made_at'])}")
-    if found["reason"]:
-        console.print(escape(found["reason"]))
-    counts = found["learnt_from"]
-    said = ", ".join(_counts(counts))
+    state = f"[green]on[/] since {clock(model['on_since'])}" if model["on"] else "[yellow]off[/]"
+    console.print(f"[bold]{model['id']}[/]  {state}  learnt {clock(model['made_at'])}")
+    if model["reason"]:
+        console.print(escape(model["reason"]))
+    counts = model["learnt_from"]
+    ratings = ", ".join(_counts(counts))
     console.print(
-        f"learnt from {said} in {counts['conversations']} conversations: {escape(found['objective'])}"
+        f"learnt from {ratings} in {counts['conversations']} conversations: {escape(model['objective'])}"
     )
     for reason, count in counts["left_out"].items():
         console.print(f"[dim]left out: {count} × {escape(reason)}[/]")
-    console.print(_table(found["forms"]))
-    if found["on"]:
-        console.print(_scored(found))
+    console.print(_table(model["forms"]))
+    if model["on"]:
+        console.print(_scored(model))
 
 
-def _scored(found: dict[str, Any]) -> str:
-    unscored = f", {found['unscored']} couldn't be scored" if found["unscored"] else ""
-    return f"scored since burnish started: {found['scored']} answers{unscored}"
+def _scored(model: dict[str, Any]) -> str:
+    unscored = f", {model['unscored']} couldn't be scored" if model["unscored"] else ""
+    return f"scored since burnish started: {model['scored']} answers{unscored}"
 
 
 def _counts(counts: dict[str, Any]) -> Iterator[str]:
@@ -103,11 +103,11 @@ def _table(forms: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("form", "unseen in order", "90% interval", ""):
         table.add_column(name, justify="left" if name in ("form", "") else "right")
-    for each in forms:
-        known = each["order"] is not None
-        share = f"{each['order']:.0%}" if known else "–"
-        interval = f"{each['lower']:.0%} to {each['upper']:.0%}" if known else ""
-        notes = ["used"] if each["chosen"] else []
-        notes += [each["reason"]] if each["reason"] else []
-        table.add_row(each["name"], share, interval, escape("; ".join(notes)))
+    for form in forms:
+        has_order = form["order"] is not None
+        share = f"{form['order']:.0%}" if has_order else "–"
+        interval = f"{form['lower']:.0%} to {form['upper']:.0%}" if has_order else ""
+        notes = ["used"] if form["chosen"] else []
+        notes += [form["reason"]] if form["reason"] else []
+        table.add_row(form["name"], share, interval, escape("; ".join(notes)))
     return table

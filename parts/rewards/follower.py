@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.parts.rewards.replies import asking
-from burnish.parts.rewards.scoring import Scored, Written, written
+from burnish.parts.rewards.scoring import ScorableReply, Scored, scorable_reply
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion
@@ -33,15 +33,15 @@ class Active:
     """Seconds since the epoch, UTC."""
     reads_context: bool
     """Whether it wants the whole conversation, not only the last question."""
-    ask: Callable[[Sequence[dict[str, Any]], Sequence[Written]], Awaitable[list[float]]]
+    ask: Callable[[Sequence[dict[str, Any]], Sequence[ScorableReply]], Awaitable[list[float]]]
 
-    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
+    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]) -> Scored:
         """Raises Conflict, Unavailable."""
-        found = await self.ask(messages, replies) if replies else []
-        return Scored(self.id, [each if math.isfinite(each) else None for each in found])
+        rewards = await self.ask(messages, replies) if replies else []
+        return Scored(self.id, [reward if math.isfinite(reward) else None for reward in rewards])
 
-    def same_as(self, other: Active | None) -> bool:
-        return other is not None and (self.id, self.since) == (other.id, other.since)
+    def same_as(self, model: Active | None) -> bool:
+        return model is not None and (self.id, self.since) == (model.id, model.since)
 
 
 class Follower:
@@ -80,25 +80,25 @@ class Follower:
                 logger.exception("answers get no rewards for %g s", FAULT_PAUSE_S)
                 await asyncio.sleep(FAULT_PAUSE_S)
 
-    async def _catch_up(self, active: Active, after: int) -> int:
+    async def _catch_up(self, active: Active, position: int) -> int:
         """Score all that is stored behind a row; return the number of the last one. Raises Conflict, Unavailable."""
         while True:
             self._stored.clear()
-            upto, completions = await self._log.unrewarded(after, ROWS, full=active.reads_context)
-            rewards = [await _reward(active, each) for each in completions]
+            upto, completions = await self._log.unrewarded(position, ROWS, full=active.reads_context)
+            rewards = [await _reward(active, completion) for completion in completions]
             pairs = zip(completions, rewards, strict=True)
-            found = [(each.id, reward) for each, reward in pairs if reward is not None]
-            if found:
-                await self._log.set_rewards(active.id, found)
-                self._on_rewarded([name for name, _ in found])
-            self.scored += len(found)
-            self.unscored += len(completions) - len(found)
-            if upto == after or not active.same_as(self._active()):
+            rows = [(completion.id, reward) for completion, reward in pairs if reward is not None]
+            if rows:
+                await self._log.set_rewards(active.id, rows)
+                self._on_rewarded([name for name, _ in rows])
+            self.scored += len(rows)
+            self.unscored += len(completions) - len(rows)
+            if upto == position or not active.same_as(self._active()):
                 return upto
-            after = upto
+            position = upto
 
 
 async def _reward(active: Active, completion: Completion) -> float | None:
     messages = completion.messages if active.reads_context else asking(completion.prompt)
-    reply = written(completion.reply or {}, completion.ended.finish_reason)
+    reply = scorable_reply(completion.reply or {}, completion.ended.finish_reason)
     return (await active.score(messages, [reply])).rewards[0]

@@ -17,7 +17,7 @@ from burnish.training.reward_job import OLDER, Rated
 
 def question(messages: Sequence[dict[str, Any]]) -> str:
     """Return what the person asked, as ``Completion.prompt`` is stored."""
-    last = next((each for each in reversed(messages) if each.get("role") == "user"), None)
+    last = next((message for message in reversed(messages) if message.get("role") == "user"), None)
     return (words(last) or text_of(last)) if last else ""
 
 
@@ -30,49 +30,49 @@ def latest(ratings: Sequence[Rating]) -> tuple[list[Rating], dict[str, int]]:
 
     ``ratings``: the earliest answer comes first, as in the result.
     """
-    left_out = Counter(FAULTS[each.fault] for each in ratings if each.fault)
-    chosen: list[Rating] = []
-    known = 0
-    for each in reversed(ratings):
-        if each.fault:
+    left_out = Counter(FAULTS[rating.fault] for rating in ratings if rating.fault)
+    newest: list[Rating] = []
+    total = 0
+    for rating in reversed(ratings):
+        if rating.fault:
             continue
-        others = len(each.worse) + bool(each.correction)
-        if known < MOST_RATED:
-            chosen.append(each)
-            known += others + bool(each.reward or others)
+        further_count = len(rating.worse) + bool(rating.correction)
+        if total < MOST_RATED:
+            newest.append(rating)
+            total += further_count + bool(rating.reward or further_count)
         else:
-            left_out[OLDER] += others + 1
-    return chosen[::-1], dict(left_out)
+            left_out[OLDER] += further_count + 1
+    return newest[::-1], dict(left_out)
 
 
-def lines(rated: Iterable[RatedCompletion]) -> list[Rated]:
+def lines(answers: Iterable[RatedCompletion]) -> list[Rated]:
     """Return what was said as lines of a job."""
-    found: list[Rated] = []
-    for each in rated:
-        _add(found, each)
-    return found
+    rows: list[Rated] = []
+    for answer in answers:
+        _add(rows, answer)
+    return rows
 
 
-def _add(found: list[Rated], rated: RatedCompletion) -> None:
+def _add(rows: list[Rated], answer: RatedCompletion) -> None:
     """Append a rated answer behind the answers that it was preferred over, and the reply that was wanted instead."""
-    completion = rated.completion
-    worse = [len(found) + place for place in range(len(rated.worse))]
-    found += [_line(rated, reply_text(each)) for each in rated.worse]
-    said = rated.reward or None
+    completion = answer.completion
+    worse = [len(rows) + place for place in range(len(answer.worse))]
+    rows += [_line(answer, reply_text(reply)) for reply in answer.worse]
+    reward = answer.reward or None
     text, finished = reply_text(completion.reply or {}), completion.ended.finish_reason != "length"
-    found.append(_line(rated, text, finished=finished, reward=said, worse=tuple(worse)))
-    if rated.correction:
-        found.append(_line(rated, rated.correction, worse=(len(found) - 1,)))
+    rows.append(_line(answer, text, finished=finished, reward=reward, worse=tuple(worse)))
+    if answer.correction:
+        rows.append(_line(answer, answer.correction, worse=(len(rows) - 1,)))
 
 
-def _line(rated: RatedCompletion, text: str, *, finished: bool = True, **said: Any) -> Rated:
-    completion = rated.completion
+def _line(answer: RatedCompletion, text: str, *, finished: bool = True, **fields: Any) -> Rated:
+    completion = answer.completion
     return Rated(
         conversation_id=completion.conversation_id,
         prompt=completion.prompt,
         messages=completion.messages,
         text=text,
         finished=finished,
-        weight=rated.weight,
-        **{"reward": None, **said},
+        weight=answer.weight,
+        **{"reward": None, **fields},
     )

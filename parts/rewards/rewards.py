@@ -16,12 +16,12 @@ from typing import Any
 from burnish.adapters.errors import UnreadableRewardModel
 from burnish.gate.preference import Candidate, Ensemble
 from burnish.learner.trainer import run_step
-from burnish.parts.rewards.following import Active, Follower
-from burnish.parts.rewards.foreign import ForeignModel
+from burnish.parts.rewards.follower import Active, Follower
+from burnish.parts.rewards.json import TRAIN, UNKNOWN, doubt, model_json, why_off
 from burnish.parts.rewards.replies import asking, latest, lines, question
-from burnish.parts.rewards.scoring import Scored, Written
-from burnish.parts.rewards.shelf import PREFIX, Kept, Shelf
-from burnish.parts.rewards.shown import TRAIN, UNKNOWN, doubt, model_json, why_off
+from burnish.parts.rewards.scoring import ScorableReply, Scored
+from burnish.parts.rewards.store import PREFIX, Store, StoredModel
+from burnish.parts.rewards.third_party import ForeignModel
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.ids import reward_model_id
 from burnish.proxy.log import Log, Rating
@@ -48,12 +48,12 @@ class Rewards:
     ) -> None:
         """``foreign``: the name of a third party's model, which scores instead of one that burnish learns."""
         self._log = log
-        self._shelf = Shelf(data_dir / "rewards")
+        self._store = Store(data_dir / "rewards")
         self._jobs = data_dir / "jobs"
         self._follower = Follower(log, self._active, on_rewarded)
         self._foreign = ForeignModel(foreign, data_dir / "reward-model.log") if foreign else None
         self._started_at = time.time()
-        self._kept: Kept | None = None
+        self._model: StoredModel | None = None
         self._fault: str | None = None
         """Why the latest model, or the last attempt to learn one, failed."""
         self._learning: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class Rewards:
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._clear_jobs)
         try:
-            self._kept = await asyncio.to_thread(self._shelf.latest)
+            self._model = await asyncio.to_thread(self._store.latest)
         except UnreadableRewardModel as error:
             self._fault = str(error)
             logger.warning("answers get no rewards: %s", error)
@@ -81,16 +81,16 @@ class Rewards:
 
     def stored(self) -> None:
         """Called when completions were stored, from the log's thread."""
-        if self._foreign or (self._kept and self._kept.on_since):
+        if self._foreign or (self._model and self._model.on_since):
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._follower.wake)
 
     # -- scoring -------------------------------------------------------------------------------------------------------
 
-    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> Scored:
+    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]) -> Scored:
         active = self._active()
         if active is None:
-            why = (self._foreign and self._foreign.refused) or self._fault or why_off(self._kept)
+            why = (self._foreign and self._foreign.refused) or self._fault or why_off(self._model)
             raise Conflict(f"no reward model could choose: {why}", code="no_reward_model")
         return await active.score(messages, replies)
 
@@ -103,10 +103,10 @@ class Rewards:
                 if on
                 else None
             )
-        kept = self._kept
-        if kept is None or kept.on_since is None:
+        model = self._model
+        if model is None or model.on_since is None:
             return None
-        return Active(kept.id, kept.on_since, reads_context=False, ask=partial(_ask, kept.model))
+        return Active(model.id, model.on_since, reads_context=False, ask=partial(_ask, model.ensemble))
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -132,16 +132,16 @@ class Rewards:
     async def _learn(self, name: str, source: Source) -> None:
         path = self._jobs / name
         try:
-            chosen, left_out = latest(await source.ratings())
-            given = await self._log.rated(chosen, lines)
+            ratings, left_out = latest(await source.ratings())
+            job_lines = await self._log.rated(ratings, lines)
             job = source.job.model_copy(update={"left_out": left_out})
-            await asyncio.to_thread(write_reward_job, path, job, given)
+            await asyncio.to_thread(write_reward_job, path, job, job_lines)
             await run_step("reward", JobDirectory(path))
-            kept = await asyncio.to_thread(self._shelf.install, path / MODEL, name, on=False)
-            self._kept = await self._switched(kept, on=kept.manifest.order.believed)
+            model = await asyncio.to_thread(self._store.install, path / MODEL, name, on=False)
+            self._model = await self._switched(model, on=model.manifest.order.believed)
             self._fault = None
             logger.info(
-                "learnt a reward model of %s: %s", kept.manifest.chosen, why_off(self._kept) or "it is on"
+                "learnt a reward model of %s: %s", model.manifest.chosen, why_off(self._model) or "it is on"
             )
         except (TrainingError, OSError, UnreadableRewardModel, Unavailable) as error:
             self._fault = f"no reward model was learnt: {error}"
@@ -164,25 +164,25 @@ class Rewards:
 
     async def switch(self, *, on: bool) -> None:
         self._check_own()
-        kept = self._kept
-        if kept is None:
+        model = self._model
+        if model is None:
             raise Conflict(self._fault or str(why_off(None)), code="no_reward_model")
-        if on and not kept.manifest.order.believed:
+        if on and not model.manifest.order.believed:
             raise Conflict(
-                f"the reward model stays off: {doubt(kept)}. Rate more answers, then run {TRAIN}",
+                f"the reward model stays off: {doubt(model)}. Rate more answers, then run {TRAIN}",
                 code="reward_model_not_believed",
             )
-        if on is not (kept.on_since is not None):
-            self._kept = await self._switched(kept, on=on)
+        if on is not (model.on_since is not None):
+            self._model = await self._switched(model, on=on)
 
     async def reset(self) -> None:
         """Turn the model off, because the ratings that it learnt from don't count any more. Raises Unavailable."""
-        if self._kept and self._kept.on_since:
-            self._kept = await self._switched(self._kept, on=False)
+        if self._model and self._model.on_since:
+            self._model = await self._switched(self._model, on=False)
 
-    async def _switched(self, kept: Kept, *, on: bool) -> Kept:
+    async def _switched(self, model: StoredModel, *, on: bool) -> StoredModel:
         try:
-            switched = await asyncio.to_thread(self._shelf.switch, kept, on=on)
+            switched = await asyncio.to_thread(self._store.switch, model, on=on)
         except OSError as error:
             raise Unavailable(
                 f"the folder of reward models can't be written: {error.strerror or error}"
@@ -193,10 +193,10 @@ class Rewards:
     # -- showing -------------------------------------------------------------------------------------------------------
 
     def shown(self) -> dict[str, Any]:
-        active, kept = self._active(), self._kept
-        found = {
+        active, model = self._active(), self._model
+        facts = {
             "object": "reward_model",
-            "id": active.id if active else kept and kept.id,
+            "id": active.id if active else model and model.id,
             "on": active is not None,
             "on_since": active and active.since,
             "learning": self._learning is not None,
@@ -204,15 +204,17 @@ class Rewards:
             "unscored": self._follower.unscored,
         }
         if foreign := self._foreign:
-            told = {
+            foreign_facts = {
                 "id": _foreign_id(foreign),
                 "form": "a foreign model",
                 "fault": foreign.refused,
                 "reason": None,
             }
-            return UNKNOWN | found | told
+            return UNKNOWN | facts | foreign_facts
         return (
-            found | {"fault": self._fault, "reason": why_off(kept)} | (model_json(kept) if kept else UNKNOWN)
+            facts
+            | {"fault": self._fault, "reason": why_off(model)}
+            | (model_json(model) if model else UNKNOWN)
         )
 
 
@@ -221,7 +223,7 @@ def _foreign_id(foreign: ForeignModel) -> str:
 
 
 async def _ask(
-    model: Ensemble, messages: Sequence[dict[str, Any]], replies: Sequence[Written]
+    model: Ensemble, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]
 ) -> list[float]:
-    candidates = [Candidate(*each) for each in replies]
+    candidates = [Candidate(*reply) for reply in replies]
     return await asyncio.to_thread(model.score, asking(question(messages)), candidates)

@@ -22,7 +22,7 @@ _FORM = flat(
     chosen=bool,
     reason=str | None,
 )
-SHOWN = flat(
+REWARD_MODEL = flat(
     "RewardModel",
     object=Literal["reward_model"],
     id=str | None,
@@ -44,21 +44,21 @@ SHOWN = flat(
 def reward_routes(rewards: Rewards) -> list[Route]:
     @described(
         "the [reward model](rewards.md): its form, how well each form ordered unseen ratings, and if it is on",
-        SHOWN,
+        REWARD_MODEL,
     )
     async def show(request: Request) -> Response:
         return json_response(rewards.shown())
 
     @described(
         "learn a reward model from all ratings; `learning` of the answer ends when it is done",
-        SHOWN,
+        REWARD_MODEL,
         statuses=(202,),
     )
     async def train(request: Request) -> Response:
         await rewards.learn()
         return json_response(rewards.shown(), 202)
 
-    @described("turn the reward model on (`/on`) or off (`/off`)", SHOWN)
+    @described("turn the reward model on (`/on`) or off (`/off`)", REWARD_MODEL)
     async def switch(request: Request) -> Response:
         await rewards.switch(on=request.url.path.endswith("/on"))
         return json_response(rewards.shown())

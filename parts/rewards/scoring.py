@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from burnish.proxy.messages import text_of
 
 
-class Written(NamedTuple):
+class ScorableReply(NamedTuple):
     """A reply as reward models see it."""
 
     text: str
@@ -25,19 +25,19 @@ class Scored(NamedTuple):
     """None: what it said was no number."""
 
 
-Score = Callable[[Sequence[dict[str, Any]], Sequence[Written]], Awaitable[Scored]]
+Score = Callable[[Sequence[dict[str, Any]], Sequence[ScorableReply]], Awaitable[Scored]]
 """Scores replies to a conversation; no replies: only finds out whether a model is on.
 
 Raises Conflict if none is, and Unavailable.
 """
 
 
-def written(reply: dict[str, Any], finish_reason: str | None) -> Written:
-    return Written(reply_text(reply), finish_reason != "length")
+def scorable_reply(reply: dict[str, Any], finish_reason: str | None) -> ScorableReply:
+    return ScorableReply(reply_text(reply), finish_reason != "length")
 
 
 def reply_text(reply: dict[str, Any]) -> str:
     """Return the text of a reply, and each call of a tool on a line behind it."""
     calls = [call.get("function") for call in reply.get("tool_calls") or () if isinstance(call, dict)]
-    written = [f"{each.get('name')} {each.get('arguments')}" for each in calls if isinstance(each, dict)]
-    return "\n".join(filter(None, (text_of(reply), *written)))
+    call_texts = [f"{call.get('name')} {call.get('arguments')}" for call in calls if isinstance(call, dict)]
+    return "\n".join(filter(None, (text_of(reply), *call_texts)))

@@ -17,7 +17,7 @@ STATE = "state.json"
 PREFIX = "rm_"
 
 
-class State(BaseModel):
+class StoreState(BaseModel):
     """``state.json``: which model is the latest, and since when it is on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,49 +28,49 @@ class State(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredModel:
     """The latest reward model."""
 
     id: str
     manifest: RewardManifest
-    model: Ensemble
+    ensemble: Ensemble
     on_since: float | None
 
 
-class Shelf:
+class Store:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def latest(self) -> Kept | None:
+    def latest(self) -> StoredModel | None:
         """Return the latest model; None if there is none yet. Raises UnreadableRewardModel."""
         state = self._state()
         if state is None:
             return None
-        manifest, model = read_reward_model(self._folder / state.model)
-        return Kept(state.model, manifest, model, state.on_since)
+        manifest, ensemble = read_reward_model(self._folder / state.model)
+        return StoredModel(state.model, manifest, ensemble, state.on_since)
 
-    def install(self, made: Path, name: str, *, on: bool) -> Kept:
+    def install(self, source: Path, name: str, *, on: bool) -> StoredModel:
         """Move a new model here in place of the one before. Raises OSError, UnreadableRewardModel."""
-        manifest, model = read_reward_model(made)
+        manifest, ensemble = read_reward_model(source)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made.rename(self._folder / name)
+        source.rename(self._folder / name)
         durable.sync(self._folder)
-        kept = self.switch(Kept(name, manifest, model, None), on=on)
-        for each in self._folder.glob(f"{PREFIX}*"):
-            if each.name != name:
-                shutil.rmtree(each, ignore_errors=True)
-        return kept
+        model = self.switch(StoredModel(name, manifest, ensemble, None), on=on)
+        for path in self._folder.glob(f"{PREFIX}*"):
+            if path.name != name:
+                shutil.rmtree(path, ignore_errors=True)
+        return model
 
-    def switch(self, kept: Kept, *, on: bool) -> Kept:
+    def switch(self, model: StoredModel, *, on: bool) -> StoredModel:
         """Turn a model on or off. Raises OSError."""
-        state = State(model=kept.id, on_since=time.time() if on else None)
+        state = StoreState(model=model.id, on_since=time.time() if on else None)
         durable.replace(self._folder / STATE, state.model_dump_json())
-        return Kept(kept.id, kept.manifest, kept.model, state.on_since)
+        return StoredModel(model.id, model.manifest, model.ensemble, state.on_since)
 
-    def _state(self) -> State | None:
+    def _state(self) -> StoreState | None:
         path = self._folder / STATE
         try:
-            state = State.model_validate_json(path.read_bytes())
+            state = StoreState.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.parts.rewards.scoring import Written
+from burnish.parts.rewards.scoring import ScorableReply
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.messages import text_of
 from burnish.system.child import Child, ChildError
@@ -29,16 +29,18 @@ class ForeignModel:
         self._child: Child | None = None
         self._asking = asyncio.Lock()
 
-    async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[Written]) -> list[float]:
+    async def score(
+        self, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]
+    ) -> list[float]:
         """Raises Conflict if the model can't be used, Unavailable if it didn't answer."""
-        texts = [{"role": str(each.get("role")), "content": text_of(each)} for each in messages]
+        texts = [{"role": str(message.get("role")), "content": text_of(message)} for message in messages]
         async with self._asking:
             child = await self._running()
-            request = {"messages": texts, "replies": [each.text for each in replies]}
+            request = {"messages": texts, "replies": [reply.text for reply in replies]}
             answer = await self._answer(child, request, SCORE_LIMIT_S)
         if "rewards" not in answer:
             raise Unavailable(f"the reward model {self.name} failed: {answer.get('error')}")
-        return [float(each) for each in answer["rewards"]]
+        return [float(reward) for reward in answer["rewards"]]
 
     async def close(self) -> None:
         if self._child:

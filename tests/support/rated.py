@@ -12,7 +12,7 @@ import httpx
 
 from burnish.gate.preference import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
 from burnish.gate.preference.saved import LearntFrom, Tried
-from burnish.parts.rewards.shelf import Shelf
+from burnish.parts.rewards.store import Store
 from burnish.proxy.ids import reward_model_id
 from tests.support.upstream import Received, Script, completion, reply
 
@@ -101,7 +101,7 @@ def keep_model(data_dir: Path, model: Ensemble | None = None, *, share: float = 
         learnt_from=learnt_from,
         tried=tried,
     )
-    return Shelf(data_dir / "rewards").install(made, reward_model_id(), on=True).id
+    return Store(data_dir / "rewards").install(made, reward_model_id(), on=True).id
 
 
 def saying(*answers: Script) -> Script:
