@@ -22,29 +22,29 @@ def rollouts(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    wanted = {"task": task, "group": group, "limit": limit}
-    query = urlencode({name: value for name, value in wanted.items() if value is not None})
-    found = Proxy(url).get(f"/v1/rollouts?{query}")
-    if printed_json(found, as_json):
+    filters = {"task": task, "group": group, "limit": limit}
+    query = urlencode({name: setting for name, setting in filters.items() if setting is not None})
+    page = Proxy(url).get(f"/v1/rollouts?{query}")
+    if printed_json(page, as_json):
         return
-    if not found["data"]:
+    if not page["data"]:
         console.print("no rollout so far: POST /v1/rollouts begins one (docs/agents-that-learn.md)")
         return
     columns = ("rollout", "task", "group", "seed", "version", "status", "steps", "reward", "learnt in")
     table = Table(*columns, box=None, header_style="dim", pad_edge=False)
-    for each in found["data"]:
-        table.add_row(*map(escape, _facts(each)[:4]), *_facts(each)[4:])
+    for rollout in page["data"]:
+        table.add_row(*map(escape, _facts(rollout)[:4]), *_facts(rollout)[4:])
     console.print(table)
-    if found["has_more"]:
+    if page["has_more"]:
         console.print(f"[dim]the latest {limit}; more with --limit[/]")
 
 
-def _facts(each: dict[str, Any]) -> list[str]:
-    version = "" if each["version"] is None else version_name(each["version"])
-    reward = "" if each["reward"] is None else f"{each['reward']:+.3g}"
-    held_out = "held out" if each["held_out"] else each["learnt_in"] or ""
-    seed = "" if each["seed"] is None else str(each["seed"])
+def _facts(rollout: dict[str, Any]) -> list[str]:
+    version = "" if rollout["version"] is None else version_name(rollout["version"])
+    reward = "" if rollout["reward"] is None else f"{rollout['reward']:+.3g}"
+    held_out = "held out" if rollout["held_out"] else rollout["learnt_in"] or ""
+    seed = "" if rollout["seed"] is None else str(rollout["seed"])
     return [
-        *(each["id"], each["task"], each["group"] or "", seed),
-        *(version, STATUSES[each["status"]], str(len(each["steps"])), reward, held_out),
+        *(rollout["id"], rollout["task"], rollout["group"] or "", seed),
+        *(version, STATUSES[rollout["status"]], str(len(rollout["steps"])), reward, held_out),
     ]

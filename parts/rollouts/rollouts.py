@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from burnish.parts.rollouts.pins import Pins, Wanted
+from burnish.parts.rollouts.version_leases import Pins, VersionChoice
 from burnish.proxy.access.carried import Carried, Named
 from burnish.proxy.http.errors import BurnishError, Conflict, Unauthorized, Unavailable
 from burnish.proxy.ids import rollout_id
@@ -26,20 +26,20 @@ PROOF_CHARACTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class RolloutRequest:
     """What a client says of a rollout that it begins."""
 
     task: str
     group: str | None
     seed: int | None
     tags: Mapping[str, str]
-    version: Wanted
+    version: VersionChoice
     held_out: bool
     time_limit_s: float
     caller: str
 
 
-class Told(NamedTuple):
+class RewardResult(NamedTuple):
     rollout: Rollout
     repeated: bool
     """The same reward came before, and counts once."""
@@ -68,10 +68,10 @@ class Rollouts:
         self._pins, self._why_not = pins, why_not
         self._held.clear()
         with suppress(Unavailable):  # a full disk; a request that names a rollout tries again
-            for each in await self._log.open_rollouts():
-                self._watch(each)
-        for each in list(self._open.values()):
-            self._run(self._hold_again(each))
+            for rollout in await self._log.open_rollouts():
+                self._watch(rollout)
+        for rollout in list(self._open.values()):
+            self._run(self._hold_again(rollout))
 
     async def close(self) -> None:
         for timer in self._timers.values():
@@ -80,20 +80,21 @@ class Rollouts:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def begin(self, begun: Begun) -> Rollout:
+    async def begin(self, request: RolloutRequest) -> Rollout:
         """Raises Conflict, Unprocessable, Unavailable."""
         version = None
         if self._pins:
-            version = await asyncio.to_thread(self._pins.chosen, begun.version)
+            version = await asyncio.to_thread(self._pins.chosen, request.version)
             await self._pins.hold(version)
-        elif begun.version not in ("live", "candidate"):
+        elif request.version not in ("live", "candidate"):
             raise Conflict(f"only the model as it is can answer: {self._why_not}", code="not_learning")
-        now = time.time()
+        created_at = time.time()
         rollout = Rollout(
             rollout_id(),
-            now,
-            now + begun.time_limit_s,
-            *(begun.task, begun.group, begun.seed, begun.tags, version, begun.held_out, begun.caller),
+            created_at,
+            created_at + request.time_limit_s,
+            *(request.task, request.group, request.seed, request.tags),
+            *(version, request.held_out, request.caller),
         )
         try:
             await self._log.add_rollout(rollout)
@@ -106,10 +107,10 @@ class Rollouts:
         self._watch(rollout)
         return rollout
 
-    async def reward(self, name: str, value: float, step: int | None, reason: str | None) -> Told:
+    async def reward(self, name: str, amount: float, step: int | None, reason: str | None) -> RewardResult:
         """Raises NotFound, Conflict, Unprocessable, Unavailable."""
-        given = Reward(time.time(), value, None, reason)
-        return Told(*await self._log.reward_rollout(name, given, step))
+        reward = Reward(time.time(), amount, None, reason)
+        return RewardResult(*await self._log.reward_rollout(name, reward, step))
 
     async def end(self, name: str, status: RolloutStatus = "ended") -> Rollout:
         """End a rollout; one that has ended stays as it is. Raises NotFound, Unavailable."""
@@ -123,24 +124,24 @@ class Rollouts:
 
     async def tokens(self, rollout: Rollout) -> tuple[int, dict[str, int]]:
         """Return how many steps have their tokens, and how many lack them, by reason. Raises Unavailable."""
-        return await self._log.kept_tokens([each.completion_id for each in rollout.steps])
+        return await self._log.kept_tokens([step.completion_id for step in rollout.steps])
 
-    async def latest(self, wanted: Filter, limit: int) -> list[Rollout]:
-        return await self._log.rollouts(wanted, limit)
+    async def latest(self, filters: Filter, limit: int) -> list[Rollout]:
+        return await self._log.rollouts(filters, limit)
 
     def forgotten(self, caller: str) -> None:
         """Called when the log has erased a user."""
-        for each in [each for each in self._open.values() if each.caller == caller]:
-            self._close(each)
+        for rollout in [rollout for rollout in self._open.values() if rollout.caller == caller]:
+            self._close(rollout)
 
     def proof(self, rollout_id: str) -> str:
         """Return what only the key of a rollout has."""
         return hmac.digest(self._secret, rollout_id.encode(), "sha256").hex()[:PROOF_CHARACTERS]
 
-    async def carried(self, named: Named) -> Carried:
+    async def carried(self, claim: Named) -> Carried:
         """Return an open rollout, for a request. Raises NotFound, Unauthorized, Conflict, Unavailable."""
-        rollout_id = named.id
-        if named.proof is not None and not hmac.compare_digest(named.proof, self.proof(rollout_id)):
+        rollout_id = claim.id
+        if claim.proof is not None and not hmac.compare_digest(claim.proof, self.proof(rollout_id)):
             raise Unauthorized("this isn't the key of that rollout: use the one from POST /v1/rollouts")
         rollout = self._open.get(rollout_id) or await self._log.rollout(rollout_id)
         if rollout.status != "open":
@@ -165,9 +166,9 @@ class Rollouts:
         if rollout.id in self._open:
             return
         self._open[rollout.id] = rollout
-        left = max(0.0, rollout.ends_at - time.time())
+        seconds = max(0.0, rollout.ends_at - time.time())
         loop = asyncio.get_running_loop()
-        self._timers[rollout.id] = loop.call_later(left, lambda: self._run(self._time_out(rollout.id)))
+        self._timers[rollout.id] = loop.call_later(seconds, lambda: self._run(self._time_out(rollout.id)))
 
     async def _time_out(self, name: str) -> None:
         try:

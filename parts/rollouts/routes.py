@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.parts.rollouts.rollouts import Begun, Rollouts
+from burnish.parts.rollouts.rollouts import RolloutRequest, Rollouts
 from burnish.proxy.access.carried import key_of
 from burnish.proxy.described import described, flat, list_of, listing, optional
 from burnish.proxy.http.errors import Unprocessable
@@ -57,11 +57,11 @@ class Rewarding(Body):
 
     @field_validator("value", mode="before")
     @classmethod
-    def _number(cls, given: object) -> object:
+    def _number(cls, number: object) -> object:
         """A truth value is an error more often than a reward."""
-        if isinstance(given, bool | str):
+        if isinstance(number, bool | str):
             raise ValueError("a reward is a number, such as 1.0 or -0.5")
-        return given
+        return number
 
 
 _REWARD = flat("Reward", value=float, step=int | None, reason=str | None, created_at=float)
@@ -96,11 +96,11 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
         statuses=(201,),
     )
     async def begin(request: Request) -> Response:
-        said = validated(Beginning, await read_json(request, MAX_BODY_BYTES, untyped=True))
-        begun = Begun(
-            **{name: getattr(said, name) for name in type(said).model_fields}, caller=caller_of(request)
+        body = validated(Beginning, await read_json(request, MAX_BODY_BYTES, untyped=True))
+        rollout_request = RolloutRequest(
+            **{name: getattr(body, name) for name in type(body).model_fields}, caller=caller_of(request)
         )
-        return json_response(shown(request, await rollouts.begin(begun)), 201)
+        return json_response(shown(request, await rollouts.begin(rollout_request)), 201)
 
     @described(
         "reward a rollout, or one `step` of it; rewards add up. `repeated`: the same came before, and counts once",
@@ -108,9 +108,9 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
         body=Rewarding,
     )
     async def reward(request: Request) -> Response:
-        said = validated(Rewarding, await read_json(request, MAX_BODY_BYTES, untyped=True))
-        told = await rollouts.reward(request.path_params["id"], said.value, said.step, said.reason)
-        return json_response(shown(request, told.rollout) | {"repeated": told.repeated})
+        body = validated(Rewarding, await read_json(request, MAX_BODY_BYTES, untyped=True))
+        outcome = await rollouts.reward(request.path_params["id"], body.value, body.step, body.reason)
+        return json_response(shown(request, outcome.rollout) | {"repeated": outcome.repeated})
 
     @described("end a rollout: it takes no more requests and rewards", ROLLOUT)
     async def end(request: Request) -> Response:
@@ -121,9 +121,9 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
         flat("ShownRollout", ROLLOUT, tokens=_TOKENS, repeated=optional(bool)),
     )
     async def one(request: Request) -> Response:
-        found = await rollouts.one(request.path_params["id"])
-        steps, missing = await rollouts.tokens(found)
-        return json_response(shown(request, found) | {"tokens": {"steps": steps, "missing": missing}})
+        rollout = await rollouts.one(request.path_params["id"])
+        steps, missing = await rollouts.tokens(rollout)
+        return json_response(shown(request, rollout) | {"tokens": {"steps": steps, "missing": missing}})
 
     @described(
         "rollouts, latest first; `after`: only those before this one",
@@ -132,9 +132,9 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request, *Filter._fields)
-        found = await rollouts.latest(_filter(request), limit + 1)
-        data = [shown(request, each) for each in found[:limit]]
-        return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
+        matches = await rollouts.latest(_filter(request), limit + 1)
+        rows = [shown(request, rollout) for rollout in matches[:limit]]
+        return json_response({"object": "list", "data": rows, "has_more": len(matches) > limit})
 
     return [
         Route("/v1/rollouts", begin, methods=["POST"]),
@@ -147,8 +147,8 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
 
 def _filter(request: Request) -> Filter:
     """Raises Unprocessable."""
-    given = request.query_params
-    status, held_out = given.get("status"), given.get("held_out")
+    query = request.query_params
+    status, held_out = query.get("status"), query.get("held_out")
     if status is not None and status not in STATUSES:
         raise Unprocessable(
             f"status must be {', '.join(STATUSES[:-1])} or {STATUSES[-1]}, not {status[:20]!r}",
@@ -157,11 +157,11 @@ def _filter(request: Request) -> Filter:
     if held_out not in (None, "true", "false"):
         raise Unprocessable(f"held_out must be true or false, not {held_out[:20]!r}", param="held_out")
     return Filter(
-        given.get("task"),
-        given.get("group"),
+        query.get("task"),
+        query.get("group"),
         status,  # type: ignore[arg-type]  # checked above
         None if held_out is None else held_out == "true",
-        given.get("after"),
+        query.get("after"),
     )
 
 
@@ -178,7 +178,7 @@ def _note(rollout: Rollout) -> str | None:
 
 def _shown(request: Request, rollout: Rollout, key: str) -> dict[str, Any]:
     """Return a rollout as JSON, with the addresses that an agent can be given."""
-    place = {each.completion_id: number for number, each in enumerate(rollout.steps)}
+    place = {step.completion_id: number for number, step in enumerate(rollout.steps)}
     plain = ("id", "created_at", "ends_at", "ended_at", "status", "task", "group", "seed", "version")
     return {
         "object": "rollout",
@@ -192,16 +192,16 @@ def _shown(request: Request, rollout: Rollout, key: str) -> dict[str, Any]:
         "reward": rollout.reward,
         "rewards": [
             {
-                "value": each.value,
-                "step": place.get(each.completion_id) if each.completion_id else None,
-                "reason": each.reason,
-                "created_at": each.created_at,
+                "value": reward.value,
+                "step": place.get(reward.completion_id) if reward.completion_id else None,
+                "reason": reward.reason,
+                "created_at": reward.created_at,
             }
-            for each in rollout.rewards
+            for reward in rollout.rewards
         ],
-        "completions": [each.completion_id for each in rollout.steps],
+        "completions": [step.completion_id for step in rollout.steps],
         "steps": [
-            {"completion_id": each.completion_id, "continues": place.get(each.continues or "")}
-            for each in rollout.steps
+            {"completion_id": step.completion_id, "continues": place.get(step.continues or "")}
+            for step in rollout.steps
         ],
     }

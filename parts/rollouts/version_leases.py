@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 ENGINE_WAIT_S = 15.0
 
-Wanted = Literal["live", "candidate", "base"] | int
+VersionChoice = Literal["live", "candidate", "base"] | int
 """The version that a rollout asks for: by its number, or by what it is now."""
 
 
@@ -32,30 +32,31 @@ class Pins:
         self._leases: dict[int, Lease] = {}
         self._lock = asyncio.Lock()
 
-    def chosen(self, wanted: Wanted) -> int:
+    def chosen(self, choice: VersionChoice) -> int:
         """Return the version that is meant; ``candidate``: the latest one, or the live one if that is later.
 
         Reads files. Raises Unprocessable.
         """
         registry, host = self._swap.registry, self._swap.host
-        if wanted == "live":
+        if choice == "live":
             return registry.live()
-        if wanted in ("base", BASE_VERSION):
+        if choice in ("base", BASE_VERSION):
             return BASE_VERSION
         usable = {
-            each.number
-            for each in registry.versions()
-            if each.state not in ("rejected", "pruned") and each.manifest.base_digest == host.base_digest
+            version.number
+            for version in registry.versions()
+            if version.state not in ("rejected", "pruned")
+            and version.manifest.base_digest == host.base_digest
         }
-        if wanted == "candidate":
+        if choice == "candidate":
             return max([registry.live(), *usable])
-        assert isinstance(wanted, int)
-        if wanted not in usable:
+        assert isinstance(choice, int)
+        if choice not in usable:
             has = ", ".join(version_label(number) for number in sorted({BASE_VERSION, *usable}))
             raise Unprocessable(
-                f"there is no version {wanted} that can answer: burnish has {has}", param="version"
+                f"there is no version {choice} that can answer: burnish has {has}", param="version"
             )
-        return wanted
+        return choice
 
     async def name(self, version: int) -> str:
         """Return the model name that means a version; load it again if the engine has lost it. Raises Unavailable."""
@@ -83,8 +84,8 @@ class Pins:
         route, registry = self._swap.route, self._swap.registry
         try:
             if version not in route.resident():
-                found = None if version == BASE_VERSION else await asyncio.to_thread(registry.get, version)
-                await self._swap.stage(found)
+                adapter = None if version == BASE_VERSION else await asyncio.to_thread(registry.get, version)
+                await self._swap.stage(adapter)
             return route.lease_version(version)
         except (AdapterError, OSError) as error:
             missing = isinstance(error, UnknownVersion)
