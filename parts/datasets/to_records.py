@@ -65,7 +65,7 @@ def read_metric(text: str) -> tuple[str, Range | None]:
 
 
 def record_lines(export: ParsedExport, metrics: Mapping[str, Range | None]) -> list[Line]:
-    """Return the records of all that was found, answers first; what can't be one is counted in ``export``.
+    """Return the records of an export, answers first; what can't be one is counted in its ``left_out``.
 
     ``metrics``: which metrics are the rating; none given: the only one. Raises SeveralMetrics.
     """
