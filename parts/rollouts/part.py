@@ -9,9 +9,9 @@ from starlette.routing import BaseRoute
 
 from burnish.parts.core import Core
 from burnish.parts.hooks import Part
-from burnish.parts.rollouts.pins import Pins
 from burnish.parts.rollouts.rollouts import Rollouts
 from burnish.parts.rollouts.routes import rollout_routes
+from burnish.parts.rollouts.version_leases import Pins
 from burnish.proxy.log import Log
 
 
