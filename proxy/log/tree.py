@@ -105,8 +105,8 @@ _searched: Recent[bool] = Recent(RECENT_MESSAGES)
 _hashed = partial(blake2b, digest_size=DIGEST_BYTES)
 
 
-def digest(data: bytes) -> Digest:
-    return _hashed(data).digest()
+def digest(content: bytes) -> Digest:
+    return _hashed(content).digest()
 
 
 def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
@@ -124,46 +124,46 @@ def step(message: dict[str, Any], parent: Step | None, *, remember: bool = True)
     body = memoryview(orjson.dumps(stored(message))).tobytes()  # orjson's own result holds 4 KB at least
     content = _hashed(body).digest()
     above, key_above = (parent.node, parent.key) if parent else (ROOT, ROOT)
-    here = above + content
-    place = _places.get(here)
+    address = above + content
+    place = _places.get(address)
     if place is None:
-        role, pieces, calls = said = _said(message)
-        identity = _identity(said)
+        role, pieces, calls = essence = _said(message)
+        identity = _identity(essence)
         key = _hashed(key_above + identity).digest()
         human = role == "user" and of_a_person(message)
         credential = bool(parent and parent.credential) or (
             credential_in(content, body) if remember else holds_credential(body)
         )
-        node = _hashed(here).digest()
+        node = _hashed(address).digest()
         place = (role, identity, node, key, not pieces and not calls, human, credential)
         if remember:
-            _places.put(here, place)
+            _places.put(address, place)
     role, identity, node, key, empty, human, credential = place
     return Step(role, body, content, identity, node, key, empty, human, credential)
 
 
 def credential_in(content: Digest, body: bytes) -> bool:
     """Return whether a text of this digest holds a key or a token; what comes again is searched once."""
-    found = _searched.get(content)
-    if found is None:
-        found = holds_credential(body)
-        _searched.put(content, found)
-    return found
+    verdict = _searched.get(content)
+    if verdict is None:
+        verdict = holds_credential(body)
+        _searched.put(content, verdict)
+    return verdict
 
 
 def last_user_message(context: Sequence[Step]) -> Step | None:
     """Return the user message that a context ends with: the last of a person, else the last one."""
-    for said in reversed(context):
-        if said.human:
-            return said
-    return next((said for said in reversed(context) if said.role == "user"), None)
+    for message in reversed(context):
+        if message.human:
+            return message
+    return next((message for message in reversed(context) if message.role == "user"), None)
 
 
 def begins_turn(context: Sequence[Step]) -> bool:
     """True if a person spoke since the last answer, or there is none yet."""
-    for said in reversed(context):
-        if said.human or said.role == "assistant":
-            return said.human
+    for message in reversed(context):
+        if message.human or message.role == "assistant":
+            return message.human
     return True
 
 
@@ -172,10 +172,10 @@ def stored(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if content and type(content) is str and message.keys() == PLAIN and message["role"]:
         return message  # as most are
-    kept = {key: value for key, value in message.items() if value not in EMPTY and key != "cache_control"}
-    if isinstance(kept.get("content"), list):
-        kept["content"] = _flattened([_unmarked(part) for part in kept["content"]])
-    return kept
+    fields = {key: field for key, field in message.items() if field not in EMPTY and key != "cache_control"}
+    if isinstance(fields.get("content"), list):
+        fields["content"] = _flattened([_unmarked(part) for part in fields["content"]])
+    return fields
 
 
 def loaded(body: bytes) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def loaded(body: bytes) -> dict[str, Any]:
 
 def _unmarked(part: Any) -> Any:
     if isinstance(part, dict) and "cache_control" in part:
-        return {key: value for key, value in part.items() if key != "cache_control"}
+        return {key: field for key, field in part.items() if key != "cache_control"}
     return part
 
 
@@ -227,18 +227,20 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
 
 def _calls(message: dict[str, Any]) -> list[Any]:
     calls = message.get("tool_calls")
-    named = [call.get("function") or call.get("custom") or call for call in _objects(calls)]
-    named += _objects([message.get("function_call")])
-    return [[call.get("name"), _arguments(call.get("arguments", call.get("input")))] for call in named]
+    functions = [call.get("function") or call.get("custom") or call for call in _objects(calls)]
+    functions += _objects([message.get("function_call")])
+    return [[call.get("name"), _arguments(call.get("arguments", call.get("input")))] for call in functions]
 
 
-def _identity(said: tuple[str, list[Any], list[Any]]) -> Digest:
-    return digest(orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
+def _identity(essence: tuple[str, list[Any], list[Any]]) -> Digest:
+    return digest(orjson.dumps(essence, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:
     return (
-        [value for value in values if isinstance(value, dict) and value] if isinstance(values, list) else []
+        [member for member in values if isinstance(member, dict) and member]
+        if isinstance(values, list)
+        else []
     )
 
 
@@ -252,10 +254,10 @@ def _arguments(arguments: Any) -> Any:
         return arguments.strip()
 
 
-def _counted(value: Any) -> Any:
+def _counted(argument: Any) -> Any:
     """Return a value in which whole numbers are integers: JavaScript writes 1.0 as 1."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and INTEGERS[0] <= value < INTEGERS[1] else value
-    if isinstance(value, dict):
-        return {name: _counted(each) for name, each in value.items()}
-    return [_counted(each) for each in value] if isinstance(value, list) else value
+    if isinstance(argument, float):
+        return int(argument) if argument.is_integer() and INTEGERS[0] <= argument < INTEGERS[1] else argument
+    if isinstance(argument, dict):
+        return {name: _counted(part) for name, part in argument.items()}
+    return [_counted(part) for part in argument] if isinstance(argument, list) else argument
