@@ -23,7 +23,7 @@ from burnish.proxy.log.tree import Digest, Recent, begins_turn, credential_in, d
 from burnish.proxy.records import Asked, Passthrough
 from burnish.system.apart import LARGE_BYTES
 
-KNOWN = 8192
+CACHE_SIZE = 8192
 """Messages, nodes and answers in each cache; clients resend a history soon."""
 
 ROWS_A_STATEMENT = (64, 8, 1)
@@ -39,7 +39,7 @@ COLUMNS = (
 
 BODY = "body"
 """The column of texts, some of which are large."""
-BESIDE = "SELECT conversation_id, continues FROM completion WHERE id = ?"
+SIBLING = "SELECT conversation_id, continues FROM completion WHERE id = ?"
 
 
 class Intake:
@@ -54,7 +54,7 @@ class Intake:
         self._raw = _Rows(connection, "raw", raw, large=("request", "response"))
         self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=tokens.LARGE)
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
-        self._answers: Recent[tuple[Continuation, Asked]] = Recent(KNOWN)
+        self._answers: Recent[tuple[Continuation, Asked]] = Recent(CACHE_SIZE)
         """By a reply that was stored lately: what a request that sends it continues."""
 
     def forget(self) -> None:
@@ -70,9 +70,9 @@ class Intake:
 
         ``again`` says that some may be stored already; they stay as they are.
         """
-        self._passthrough.waiting += [each for each in batch if isinstance(each, Passthrough)]
+        self._passthrough.waiting += [entry for entry in batch if isinstance(entry, Passthrough)]
         self._passthrough.write()
-        completions = [each for each in batch if isinstance(each, Parsed)]
+        completions = [entry for entry in batch if isinstance(entry, Parsed)]
         if again:
             completions = self._not_stored(completions)
         begin = 0
@@ -96,11 +96,11 @@ class Intake:
 
     def _not_stored(self, batch: Sequence[Parsed]) -> list[Parsed]:
         ids = as_json(parsed.completion.id for parsed in batch)
-        stored = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT id FROM completion WHERE id IN (SELECT value FROM json_each(?))", (ids,)
         )
-        known = {name for (name,) in stored}
-        return [parsed for parsed in batch if parsed.completion.id not in known]
+        names = {name for (name,) in rows}
+        return [parsed for parsed in batch if parsed.completion.id not in names]
 
     def _look_up(self, batch: Sequence[Parsed], used: Sequence[_Used]) -> None:
         """Look up the IDs of all messages and nodes of a batch that may be stored and are not cached."""
@@ -123,9 +123,9 @@ class Intake:
 
     def _add(self, parsed: Parsed, used: _Used) -> None:
         completion, reply = parsed.completion, parsed.reply
-        ended = completion.ended
+        ending = completion.ended
         if _holds_credential(parsed, used):
-            ended = ended._replace(holds_credential=True)
+            ending = ending._replace(holds_credential=True)
         place = self._continuation(parsed)
         self._completions.waiting.append(
             (
@@ -133,7 +133,7 @@ class Intake:
                 *place,
                 *completion.asked,
                 *completion.served,
-                *ended,
+                *ending,
                 self._node(parsed) or None,
                 *[content and self._content(content) for content in used],
                 parsed.usage.decode() if parsed.usage else None,
@@ -143,8 +143,8 @@ class Intake:
             )
         )
         if reply and completion.asked.best_of in (None, completion.id):
-            here = Continuation(place.conversation_id, completion.id)
-            self._answers.put(reply.key, (here, completion.asked))
+            next_place = Continuation(place.conversation_id, completion.id)
+            self._answers.put(reply.key, (next_place, completion.asked))
         wire = completion.wire
         if wire.tokens:
             self._tokens.waiting.append(tokens.row(completion.id, wire.tokens))
@@ -171,20 +171,20 @@ class Intake:
         """Return the conversation of a completion, which may be new, and the completion that it continues."""
         if parsed.continuation:
             return parsed.continuation
-        asked = parsed.completion.asked
-        if asked.best_of and asked.best_of != parsed.completion.id:
+        request = parsed.completion.asked
+        if request.best_of and request.best_of != parsed.completion.id:
             self._flush()
-            if beside := self._connection.execute(BESIDE, (asked.best_of,)).fetchone():
-                return Continuation(*beside)
+            if sibling := self._connection.execute(SIBLING, (request.best_of,)).fetchone():
+                return Continuation(*sibling)
         last = next((step for step in reversed(parsed.context) if step.role == "assistant"), None)
-        if last is not None or asked.retry:
-            known = self._answers.get(last.key) if last else None
+        if last is not None or request.retry:
+            answer = self._answers.get(last.key) if last else None
             # The database would name the latest answer to the same caller in the same session, too.
-            if known and known[1].caller == asked.caller and asked.session in (None, known[1].session):
-                return known[0]
+            if answer and answer[1].caller == request.caller and request.session in (None, answer[1].session):
+                return answer[0]
             self._flush()
-            if found := continuation(self._connection, parsed):
-                return found
+            if place := continuation(self._connection, parsed):
+                return place
         return Continuation(new_conversation_id(parsed.completion.id), None)
 
     def _flush(self) -> None:
@@ -228,30 +228,30 @@ class _Rows:
             for at in sorted(large):
                 self._write_large(rows[at])
             rows = [row for at, row in enumerate(rows) if at not in large]
-        start, left = 0, len(rows)
+        start, count = 0, len(rows)
         for size, statement in self._statements:
-            while left >= size:
+            while count >= size:
                 values = list(chain.from_iterable(rows[start : start + size]))
                 self._connection.execute(statement, values)
                 start += size
-                left -= size
+                count -= size
 
     def _write_large(self, row: tuple[Any, ...]) -> None:
         """Write a row's large values in place. SQLite would copy them, and a statement keeps what it was given last."""
-        marks = ", ".join(f"zeroblob({len(each)})" if _is_large(each) else "?" for each in row)
-        given = [each for each in row if not _is_large(each)]
-        made = self._connection.execute(
+        marks = ", ".join(f"zeroblob({len(cell)})" if _is_large(cell) else "?" for cell in row)
+        cells = [cell for cell in row if not _is_large(cell)]
+        cursor = self._connection.execute(
             f"INSERT INTO {self._table} ({', '.join(self._columns)}) VALUES ({marks})",  # noqa: S608
-            given,
+            cells,
         )
-        for column, value in zip(self._columns, row, strict=True):
-            if _is_large(value):
-                with self._connection.blobopen(self._table, column, made.lastrowid or 0) as blob:
-                    blob.write(value)
+        for column, cell in zip(self._columns, row, strict=True):
+            if _is_large(cell):
+                with self._connection.blobopen(self._table, column, cursor.lastrowid or 0) as blob:
+                    blob.write(cell)
 
 
-def _is_large(value: object) -> bool:
-    return isinstance(value, bytes) and len(value) > LARGE_BYTES
+def _is_large(cell: object) -> bool:
+    return isinstance(cell, bytes) and len(cell) > LARGE_BYTES
 
 
 class _Tree:
@@ -260,7 +260,7 @@ class _Tree:
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str) -> None:
         self._connection = connection
         self.rows = _Rows(connection, table, f"id, {columns}", large=[BODY] if BODY in columns else [])
-        self._recent: Recent[int] = Recent(KNOWN)
+        self._recent: Recent[int] = Recent(CACHE_SIZE)
         self.ids: dict[Digest, int] = {}
         """IDs of the batch, of rows that are stored or going to be."""
         self._latest = 0
@@ -283,18 +283,18 @@ class _Tree:
     def knows(self, name: Digest) -> bool:
         if name in self.ids:
             return True
-        if (found := self._recent.get(name)) is None:
+        if (row := self._recent.get(name)) is None:
             return False
-        self.ids[name] = found
+        self.ids[name] = row
         return True
 
     def find(self, names: Collection[Digest]) -> None:
-        left = iter(names)
+        digests = iter(names)
         count = len(names)
         for size, statement in self._find:
             while count >= size:
                 count -= size
-                for name, row in self._connection.execute(statement, list(islice(left, size))):
+                for name, row in self._connection.execute(statement, list(islice(digests, size))):
                     self.ids[name] = row
                     self._recent.put(name, row)
 
