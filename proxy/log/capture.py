@@ -63,7 +63,7 @@ class Parsed(NamedTuple):
     """Where it belongs, if that is known already."""
 
 
-def read(completion: Completion, apart: Apart, meanwhile: Callable[[], None] = nothing) -> Parsed:
+def read(completion: Completion, child: Apart, meanwhile: Callable[[], None] = nothing) -> Parsed:
     """Parse a completion, a large one in the child process, and call ``meanwhile`` now and then until that is done.
 
     Raises what they raise, and OutOfTime.
@@ -73,35 +73,35 @@ def read(completion: Completion, apart: Apart, meanwhile: Callable[[], None] = n
     if short is wire:
         return parsed(completion)
     if short:
-        found = parsed(completion._replace(wire=short))
+        reading = parsed(completion._replace(wire=short))
     else:
-        future = apart.submit(_parsed_apart, completion)
+        future = child.submit(_parsed_apart, completion)
         while wait([future], MEANWHILE_S).not_done:
             meanwhile()
         try:
-            found = future.result()
+            reading = future.result()
         except NotStarted:
-            found = parsed(completion)
-    return found._replace(completion=found.completion._replace(wire=wire))
+            reading = parsed(completion)
+    return reading._replace(completion=reading.completion._replace(wire=wire))
 
 
 def _short(wire: Wire) -> Wire | None:
     """Return the bytes with a decoded answer; None if they are large."""
-    left = LARGE_BYTES - len(wire.request_body)
-    if wire.content_encoding and left > 0:
+    room = LARGE_BYTES - len(wire.request_body)
+    if wire.content_encoding and room > 0:
         try:
-            body = decode(b"".join(wire.chunks), wire.content_encoding, left)
+            body = decode(b"".join(wire.chunks), wire.content_encoding, room)
         except TooLong:
             return None
         except Undecodable:
             return wire
         wire = wire._replace(chunks=(body,), content_encoding="")
-    return wire if sum(map(len, wire.chunks)) <= left else None
+    return wire if sum(map(len, wire.chunks)) <= room else None
 
 
 def _parsed_apart(completion: Completion) -> Parsed:
-    found = parsed(completion)
-    return found._replace(completion=found.completion._replace(wire=Wire()))
+    reading = parsed(completion)
+    return reading._replace(completion=reading.completion._replace(wire=Wire()))
 
 
 def parsed(completion: Completion) -> Parsed:
@@ -109,8 +109,8 @@ def parsed(completion: Completion) -> Parsed:
 
     Raises whatever a malformed request raises; OutOfTime if the request takes too long.
     """
-    asked, wire = completion.asked, completion.wire
-    surface = SURFACES[asked.surface]
+    client_request, wire = completion.asked, completion.wire
+    surface = SURFACES[client_request.surface]
     request = surface.read(loads_storable(wire.request_body))
     context = tuple(path(request.messages))
     try:
@@ -118,9 +118,9 @@ def parsed(completion: Completion) -> Parsed:
     except OutOfTime as error:
         answer = Reply(error=f"the answer was not read: {error}", readable=False)
     settings, definitions = parameters(request.params)
-    ended = _ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
+    ending = _ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
     return Parsed(
-        completion=completion._replace(ended=ended),
+        completion=completion._replace(ended=ending),
         context=context,
         settings=settings,
         definitions=definitions,
@@ -129,7 +129,7 @@ def parsed(completion: Completion) -> Parsed:
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
         previous=request.previous,
-        named=asked.surface == "responses" and NAMING in wire.request_body,
+        named=client_request.surface == "responses" and NAMING in wire.request_body,
     )
 
 
@@ -137,8 +137,8 @@ def unparsed(completion: Completion, fault: Exception) -> Parsed:
     """Return a completion that could not be parsed: its bytes, with the reason as its error."""
     reason = f"burnish could not parse it: {type(fault).__name__}: {fault}"
     error = f"{completion.ended.error}; {reason}" if completion.ended.error else reason
-    ended, asked = completion.ended._replace(error=error), _within_range(completion.asked)
-    return Parsed(completion._replace(asked=asked, ended=_within_range(ended)), raw=True)
+    ending, client_request = completion.ended._replace(error=error), _within_range(completion.asked)
+    return Parsed(completion._replace(asked=client_request, ended=_within_range(ending)), raw=True)
 
 
 Part = TypeVar("Part", Asked, Ended)
@@ -146,16 +146,16 @@ Part = TypeVar("Part", Asked, Ended)
 
 def _within_range(part: Part) -> Part:
     """Leave out numbers that SQLite can't hold."""
-    found = part._asdict().items()
-    large = [name for name, value in found if isinstance(value, int) and not -(2**63) <= value < 2**63]
+    fields = part._asdict().items()
+    large = [name for name, field in fields if isinstance(field, int) and not -(2**63) <= field < 2**63]
     less: dict[str, Any] = {name: part._field_defaults.get(name) for name in large}
     return part._replace(**less)
 
 
-def _ended(ended: Ended, answer: Reply, request: ChatRequest, *, streamed: bool) -> Ended:
+def _ended(ending: Ended, answer: Reply, request: ChatRequest, *, streamed: bool) -> Ended:
     """Add what the answer says of its end: a stream can end well as HTTP, and break off as an answer."""
-    outcome, error, finish_reason = ended.outcome, ended.error or answer.error, answer.finish_reason
-    succeeded = ended.status is not None and ended.status < FIRST_ERROR_STATUS
+    outcome, error, finish_reason = ending.outcome, ending.error or answer.error, answer.finish_reason
+    succeeded = ending.status is not None and ending.status < FIRST_ERROR_STATUS
     whole = answer.ended or not (answer.readable or answer.message)
     if outcome == "complete" and succeeded and not whole:
         outcome, error = "cut", error or "the answer ended without a finish_reason"
@@ -164,7 +164,7 @@ def _ended(ended: Ended, answer: Reply, request: ChatRequest, *, streamed: bool)
     used, limit = _tokens(answer, "completion_tokens"), request.params.get("max_output_tokens")
     if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:
         finish_reason = "length"  # llama.cpp reports such responses as completed
-    return ended._replace(
+    return ending._replace(
         outcome=outcome,
         error=error,
         response_id=answer.response_id,
@@ -185,7 +185,7 @@ def parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
     """Return the small parameters and the large ones, as JSON; None where there are none."""
     small: dict[str, Any] = {}
     large: dict[str, Any] = {}
-    for key, value in params.items():
-        sized = isinstance(value, (dict, list, str)) and key not in PER_REQUEST
-        (large if sized and len(orjson.dumps(value)) > DEFINITION_BYTES else small)[key] = value
+    for key, parameter in params.items():
+        sized = isinstance(parameter, (dict, list, str)) and key not in PER_REQUEST
+        (large if sized and len(orjson.dumps(parameter)) > DEFINITION_BYTES else small)[key] = parameter
     return orjson.dumps(small) if small else None, orjson.dumps(large) if large else None
