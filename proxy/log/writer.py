@@ -125,8 +125,8 @@ class Writer:
                 self._dropped += 1
                 logger.error("the log dropped %s: %s", entry.id, self._why_dropped())
                 return
-            waiting = queue.count - queue.taken
-            if waiting in (1, BATCH_ROWS):
+            length = queue.count - queue.taken
+            if length in (1, BATCH_ROWS):
                 self._bell.ring()
             if queue.size_bytes > SPILL_BYTES or self._relief.rests:
                 self._relief.wake()
@@ -166,9 +166,11 @@ class Writer:
         return "; ".join(reason for reason in reasons if reason) or None
 
     def _refused(self) -> str | None:
-        found = self._transactions
+        transactions = self._transactions
         return (
-            f"{found.refused} requests can't be stored ({found.refusal})" if found and found.refused else None
+            f"{transactions.refused} requests can't be stored ({transactions.refusal})"
+            if transactions and transactions.refused
+            else None
         )
 
     def _stuck(self) -> str | None:
@@ -216,8 +218,8 @@ class Writer:
         self._wrote_large = first is not None and first.is_large  # it is alone then
         batch.again = first is not None and first.number <= self._early_upto
         if self._wrote_large:
-            early = [each for each in batch.calls if each.early]
-            batch.calls = [each for each in batch.calls if not each.early]
+            early = [call for call in batch.calls if call.early]
+            batch.calls = [call for call in batch.calls if not call.early]
             self._put_back(early)
         try:
             transactions = self._open()
@@ -229,8 +231,8 @@ class Writer:
         self._succeeded(batch)
         for report in reports:
             report()
-        written = len(batch.read_back) + len(batch.captures) + len(batch.calls)
-        if self._search_lag.is_due(written, idle=batch.empty):
+        count = len(batch.read_back) + len(batch.captures) + len(batch.calls)
+        if self._search_lag.is_due(count, idle=batch.empty):
             self._queue.busy_since = time.monotonic()  # what comes meanwhile waits as during a batch
             self._search_lag.step(self._connection)
             self._queue.busy_since = None
@@ -244,32 +246,32 @@ class Writer:
             raise Stopping("a large capture is read at the next start")
         calls = self._queue.calls
         with self._queue.lock:
-            early = [each for each in calls if each.early and each.begin()]
-            for each in early:
-                calls.remove(each)
-            behind = (each for each in self._queue.entries if each.number > self._early_upto)
-            short = [each for each in behind if not (each.is_large or each.is_packed)]
+            early = [call for call in calls if call.early and call.begin()]
+            for call in early:
+                calls.remove(call)
+            later = (slot for slot in self._queue.entries if slot.number > self._early_upto)
+            short = [slot for slot in later if not (slot.is_large or slot.is_packed)]
         if not (early or short):
             return
-        batch = Batch([], False, [each.entry for each in short[:BATCH_ROWS]], early, early=True)
+        batch = Batch([], False, [slot.entry for slot in short[:BATCH_ROWS]], early, early=True)
         try:
             self._place.check()
             reports = self._open().write(batch)
         except (sqlite3.Error, ConfigError, Displaced):
             batch.missing, reports = early, []
         else:
-            self._early_upto = max((each.number for each in short[:BATCH_ROWS]), default=self._early_upto)
-        for each in batch.missing:
-            each.early = False
+            self._early_upto = max((slot.number for slot in short[:BATCH_ROWS]), default=self._early_upto)
+        for call in batch.missing:
+            call.early = False
         self._put_back(batch.missing)
         for report in reports:
             report()
 
     def _put_back(self, calls: Sequence[Call]) -> None:
         with self._queue.lock:
-            waiting = sorted((*calls, *self._queue.calls), key=attrgetter("after"))
+            line = sorted((*calls, *self._queue.calls), key=attrgetter("after"))
             self._queue.calls.clear()
-            self._queue.calls.extend(waiting)
+            self._queue.calls.extend(line)
 
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
@@ -302,9 +304,9 @@ class Writer:
                 self._bell.wait(self._batch_is_full, due_at - time.monotonic())
         if self._close_by is None:
             return True
-        left = queue.entries or queue.calls or self.behind
+        work = queue.entries or queue.calls or self.behind
         safe = self._trouble and not self._relief.trouble
-        return bool(left) and not safe and time.monotonic() < self._close_by
+        return bool(work) and not safe and time.monotonic() < self._close_by
 
     def _batch_is_full(self) -> bool:
         queue = self._queue
@@ -314,9 +316,9 @@ class Writer:
         """Move entries into files as they come, until it is time to try again, or a call waits."""
         closing = self._closing
         until = time.monotonic() + (FIRST_RETRY_S if closing else self._retry_s)
-        while (left := until - time.monotonic()) > 0:
+        while (rest_s := until - time.monotonic()) > 0:
             if self._bell.wait(
-                lambda: self._queue.calls or self._closing is not closing, min(left, BATCH_AGE_S)
+                lambda: self._queue.calls or self._closing is not closing, min(rest_s, BATCH_AGE_S)
             ):
                 return
             self._relief.shelter()
@@ -324,10 +326,10 @@ class Writer:
     def _take(self) -> Batch:
         with self._relief.moving:
             read_back = self._relief.read_back(BATCH_ROWS)
-            behind = self._relief.more
+            has_backlog = self._relief.more
             with self._queue.lock:
                 entries, calls = self._queue.begin(0 if read_back else BATCH_ROWS)
-        return Batch(read_back, behind, entries, calls)
+        return Batch(read_back, has_backlog, entries, calls)
 
     def _succeeded(self, batch: Batch) -> None:
         with self._queue.lock:
@@ -340,12 +342,12 @@ class Writer:
         """Keep the entries of a batch that could not be written, and fail the calls, unless it was a short lock."""
         self._relief.put_back()
         self._relief.shelter()
-        now = time.monotonic()
-        self._failing_since = self._failing_since or now
+        moment = time.monotonic()
+        self._failing_since = self._failing_since or moment
         with self._queue.lock:
             self._queue.busy_since = None
             self._queue.calls.extendleft(reversed(batch.calls))
-            if locked(error) and now - self._failing_since < PATIENCE_S:
+            if locked(error) and moment - self._failing_since < PATIENCE_S:
                 return
             if self._trouble:
                 self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
