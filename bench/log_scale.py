@@ -93,7 +93,7 @@ async def questions(log: Log) -> dict[str, Callable[[], Awaitable[object]]]:
     # Ids sort by time: any point between the first and the last one is a page to go on from.
     known = await log.completions(limit=PAGE)
     while len(known) < 20 * PAGE and (
-        more := await log.completions(limit=PAGE, before=_earlier(known[-1].id, chance))
+        more := await log.completions(limit=PAGE, before_id=_earlier(known[-1].id, chance))
     ):
         known += more
 
@@ -102,7 +102,7 @@ async def questions(log: Log) -> dict[str, Callable[[], Awaitable[object]]]:
 
     return {
         "the latest": lambda: log.completions(limit=PAGE),
-        "older ones": lambda: log.completions(limit=PAGE, before=anything().id),
+        "older ones": lambda: log.completions(limit=PAGE, before_id=anything().id),
         "by id": lambda: log.completion(anything().id),
         "by conversation": lambda: log.completions(
             limit=PAGE, filters=Filters(conversation=anything().conversation_id)

@@ -16,7 +16,7 @@ import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
-from burnish.proxy.log.store import SENT, Reader, as_json, row_of, select
+from burnish.proxy.log.store import IS_BEST, Reader, as_json, row_of, select
 from burnish.proxy.log.tree import Digest, Step, last_user_message, loaded, path, step
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Asked, Completion
@@ -39,7 +39,7 @@ MAX_CANDIDATES = 200
 """Equal replies that are compared, latest first."""
 
 CANDIDATES = f"""SELECT id, conversation_id, session, caller, node, prompt, created_at
-    FROM completion WHERE %s = ? AND {SENT} ORDER BY n DESC LIMIT {MAX_CANDIDATES}"""  # noqa: S608
+    FROM completion WHERE %s = ? AND {IS_BEST} ORDER BY n DESC LIMIT {MAX_CANDIDATES}"""  # noqa: S608
 BY_KEY, BY_IDENTITY, BY_RESPONSE, BY_CONTEXT = (
     CANDIDATES % column
     for column in ("reply_key", "reply_identity", "response_id", "reply IS NOT NULL AND node")
@@ -64,8 +64,8 @@ def continuation(connection: sqlite3.Connection, parsed: Parsed) -> Continuation
     if not replies:
         return _first_attempt(connection, parsed) if asked_by.retry else None
     for index in replies:
-        if found := _by_key(connection, context[index]):
-            nearest = preferred(found, asked_by.session, asked_by.caller)[0]
+        if matches := _by_key(connection, context[index]):
+            nearest = preferred(matches, asked_by.session, asked_by.caller)[0]
             if index == replies[0]:
                 return Continuation(nearest.conversation_id, nearest.id)
             same = _only(connection, context, replies[0], _same_reply(connection, parsed, replies[0]))
@@ -74,9 +74,9 @@ def continuation(connection: sqlite3.Connection, parsed: Parsed) -> Continuation
     if rendered := _same_context(connection, parsed, replies[0]):
         return Continuation(rendered[0].conversation_id, _single(rendered))
     for index in replies:
-        if found := _same_reply(connection, parsed, index):
-            same = _only(connection, context, index, found) if index == replies[0] else None
-            return Continuation((same or found[0]).conversation_id, same.id if same else None)
+        if matches := _same_reply(connection, parsed, index):
+            same = _only(connection, context, index, matches) if index == replies[0] else None
+            return Continuation((same or matches[0]).conversation_id, same.id if same else None)
     return _first_attempt(connection, parsed) if asked_by.retry else None
 
 
@@ -91,37 +91,41 @@ def answer_before(
     index = next((i for i in reversed(range(len(context))) if context[i].role == "assistant"), None)
     if index is None:
         raise NotFound("there is no answer in this conversation yet")
-    found = _by_key(connection, context[index])
-    if found:
-        return preferred(found, session, caller)[0].id
-    found = [
-        each
-        for each in preferred(_by_identity(connection, context[index]), session, caller)
-        if each.caller == caller
+    matches = _by_key(connection, context[index])
+    if matches:
+        return preferred(matches, session, caller)[0].id
+    matches = [
+        candidate
+        for candidate in preferred(_by_identity(connection, context[index]), session, caller)
+        if candidate.caller == caller
     ]
     question = last_user_message(context[:index])
-    witnessed = [candidate for candidate in found if _answered(connection, candidate, question)]
-    in_session = [candidate for candidate in found if session and candidate.session == session]
-    likely = [each for each in witnessed if each in in_session] or witnessed or in_session
-    if not found:
+    witnessed = [candidate for candidate in matches if _answered(connection, candidate, question)]
+    in_session = [candidate for candidate in matches if session and candidate.session == session]
+    likely = [candidate for candidate in witnessed if candidate in in_session] or witnessed or in_session
+    if not matches:
         raise NotFound(
             "the last answer of this conversation is not in the log: it did not come through burnish"
         )
-    chosen = likely or (found if _is_distinctive(context[index]) else [])
-    if meant := _only(connection, context, index, chosen):
-        return meant.id
+    options = likely or (matches if _is_distinctive(context[index]) else [])
+    if answer := _only(connection, context, index, options):
+        return answer.id
     raise Conflict(
         "answers that read exactly like the last one here are logged, perhaps of other conversations: "
         "rate it by its completion_id",
-        candidates=candidates(likely or found),
+        candidates=candidates(likely or matches),
     )
 
 
-def candidates(found: Sequence[Candidate]) -> list[dict[str, Any]]:
+def candidates(matches: Sequence[Candidate]) -> list[dict[str, Any]]:
     """Return what an error says of the completions to choose from."""
     return [
-        {"completion_id": each.id, "conversation_id": each.conversation_id, "created_at": each.created_at}
-        for each in found
+        {
+            "completion_id": candidate.id,
+            "conversation_id": candidate.conversation_id,
+            "created_at": candidate.created_at,
+        }
+        for candidate in matches
     ]
 
 
@@ -130,9 +134,12 @@ def by_response(connection: sqlite3.Connection, response_id: str) -> list[Candid
     return [Candidate(*row) for row in connection.execute(BY_RESPONSE, (response_id,))]
 
 
-def preferred(found: Iterable[Candidate], session: str | None, caller: str) -> list[Candidate]:
+def preferred(matches: Iterable[Candidate], session: str | None, caller: str) -> list[Candidate]:
     """Sort by session, then caller, then time (latest first, as they come)."""
-    return sorted(found, key=lambda each: (not session or each.session != session, each.caller != caller))
+    return sorted(
+        matches,
+        key=lambda candidate: (not session or candidate.session != session, candidate.caller != caller),
+    )
 
 
 def _by_key(connection: sqlite3.Connection, reply: Step) -> list[Candidate]:
@@ -150,7 +157,7 @@ def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> l
     reply = parsed.context[index]
     same_people = _of_same_people(_by_identity(connection, reply), parsed.completion.asked)
     question = last_user_message(parsed.context[:index]) if same_people else None
-    witnessed = [each for each in same_people if _answered(connection, each, question)]
+    witnessed = [candidate for candidate in same_people if _answered(connection, candidate, question)]
     return witnessed or (same_people if _is_distinctive(reply) else [])
 
 
@@ -159,38 +166,40 @@ def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) ->
 
     If an agent asked the same in several conversations, the next step belongs to the only one that waits for it.
     """
-    asked, before = parsed.completion.asked, parsed.context[:index]
-    if not any(said.human for said in before):
+    request, history = parsed.completion.asked, parsed.context[:index]
+    if not any(message.human for message in history):
         return []
-    node = connection.execute("SELECT id FROM node WHERE digest = ?", (before[-1].node,)).fetchone()
+    node = connection.execute("SELECT id FROM node WHERE digest = ?", (history[-1].node,)).fetchone()
     rows = connection.execute(BY_CONTEXT, node) if node else ()
-    found = [
-        each
-        for each in _of_same_people(map(Candidate._make, rows), asked)
-        if each.created_at >= asked.created_at - RENDERED_WITHIN_S
+    matches = [
+        candidate
+        for candidate in _of_same_people(map(Candidate._make, rows), request)
+        if candidate.created_at >= request.created_at - RENDERED_WITHIN_S
     ]
-    found = [each for each in found if each.session == asked.session] or found
-    if _conversations(found) > 1:
+    matches = [candidate for candidate in matches if candidate.session == request.session] or matches
+    if _conversations(matches) > 1:
         links = "SELECT 1 FROM completion WHERE continues = ?"
-        found = [each for each in found if not connection.execute(links, (each.id,)).fetchone()]
-    return found if _conversations(found) == 1 else []
+        matches = [
+            candidate for candidate in matches if not connection.execute(links, (candidate.id,)).fetchone()
+        ]
+    return matches if _conversations(matches) == 1 else []
 
 
-def _of_same_people(found: Iterable[Candidate], asked: Asked) -> list[Candidate]:
+def _of_same_people(matches: Iterable[Candidate], request: Asked) -> list[Candidate]:
     return [
-        each
-        for each in preferred(found, asked.session, asked.caller)
-        if each.caller == asked.caller
-        and (each.session == asked.session or not (each.session and asked.session))
+        candidate
+        for candidate in preferred(matches, request.session, request.caller)
+        if candidate.caller == request.caller
+        and (candidate.session == request.session or not (candidate.session and request.session))
     ]
 
 
-def _conversations(found: Sequence[Candidate]) -> int:
-    return len({each.conversation_id for each in found})
+def _conversations(matches: Sequence[Candidate]) -> int:
+    return len({candidate.conversation_id for candidate in matches})
 
 
-def _single(found: Sequence[Candidate]) -> str | None:
-    return found[0].id if len(found) == 1 else None
+def _single(matches: Sequence[Candidate]) -> str | None:
+    return matches[0].id if len(matches) == 1 else None
 
 
 def _is_distinctive(reply: Step) -> bool:
@@ -206,33 +215,34 @@ def _answered(connection: sqlite3.Connection, candidate: Candidate, question: St
 
 
 def _only(
-    connection: sqlite3.Connection, context: Sequence[Step], index: int, found: Sequence[Candidate]
+    connection: sqlite3.Connection, context: Sequence[Step], index: int, matches: Sequence[Candidate]
 ) -> Candidate | None:
     """Return the candidate that shares most of the messages before a reply; None if several share as many.
 
     Of several that answer the same messages it is the first.
     """
-    if len({candidate.node for candidate in found}) <= 1:
-        return next(iter(found), None)
-    before = _identities(context[:index])
-    told = [_identities(path(Reader(connection).path(candidate.node))) for candidate in found]
-    shared = [_shared(before, each) for each in told]
+    if len({candidate.node for candidate in matches}) <= 1:
+        return next(iter(matches), None)
+    own = _identities(context[:index])
+    histories = [_identities(path(Reader(connection).path(candidate.node))) for candidate in matches]
+    shared = [_shared(own, history) for history in histories]
     nearest = [place for place, count in enumerate(shared) if count == max(shared)]
-    whole = [place for place in nearest if len(told[place]) == len(before) == shared[place]]
+    whole = [place for place in nearest if len(histories[place]) == len(own) == shared[place]]
     if whole or len(nearest) == 1:
-        return found[(whole or nearest)[0]]
+        return matches[(whole or nearest)[0]]
     return None
 
 
 def _identities(context: Sequence[Step]) -> list[Digest]:
     """Return the messages, latest first, without system prompts: those change by themselves."""
-    return [said.identity for said in reversed(context) if said.role not in SYSTEM_ROLES]
+    return [message.identity for message in reversed(context) if message.role not in SYSTEM_ROLES]
 
 
-def _shared(one: Sequence[Digest], other: Sequence[Digest]) -> int:
+def _shared(first: Sequence[Digest], second: Sequence[Digest]) -> int:
     """Return how many are the same from the start."""
     return next(
-        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
     )
 
 
@@ -255,19 +265,21 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
     It stays as it was sent if the log knows no such response to the same caller: some servers use small numbers as
     IDs, and messages of other callers must not get into it.
     """
-    asked = parsed.completion.asked
-    sent = [loaded(each.body) for each in parsed.context]
-    messages = with_answers(connection, sent, asked.caller) if parsed.named else sent
-    before = _answer(connection, parsed.previous, asked.caller, asked.session) if parsed.previous else None
-    if before:
+    request = parsed.completion.asked
+    originals = [loaded(message.body) for message in parsed.context]
+    messages = with_answers(connection, originals, request.caller) if parsed.named else originals
+    predecessor = (
+        _answer(connection, parsed.previous, request.caller, request.session) if parsed.previous else None
+    )
+    if predecessor:
         settings: dict[str, Any] = orjson.loads(parsed.settings) if parsed.settings else {}
         instructions = 1 if _instructed(settings) else 0
-        messages = [*messages[:instructions], *_history(before), *messages[instructions:]]
-        place = Continuation(before.conversation_id, before.id if before.reply else None)
+        messages = [*messages[:instructions], *_history(predecessor), *messages[instructions:]]
+        place = Continuation(predecessor.conversation_id, predecessor.id if predecessor.reply else None)
         parsed = parsed._replace(continuation=place)
         if "thread" in settings:
-            parsed = _inheriting(parsed, settings, before)
-    if messages == sent:
+            parsed = _inheriting(parsed, settings, predecessor)
+    if messages == originals:
         return parsed
     context, reply = tuple(path(messages)), parsed.reply
     if reply:
@@ -282,13 +294,16 @@ def with_answers(
     names = {response_named(name) for message in messages for name in references(message)} - {None}
     where = "WHERE caller = ? AND response_id IN (SELECT value FROM json_each(?))"
     rows = select(connection, where, (caller, as_json(names))) if names else []
-    found = (Reader(connection).completion(row, full=False) for row in rows)
-    return resolved(messages, {each.ended.response_id: each.reply for each in found if each.reply})
+    completions = (Reader(connection).completion(row, full=False) for row in rows)
+    return resolved(
+        messages,
+        {completion.ended.response_id: completion.reply for completion in completions if completion.reply},
+    )
 
 
-def _inheriting(parsed: Parsed, settings: dict[str, Any], before: Completion) -> Parsed:
+def _inheriting(parsed: Parsed, settings: dict[str, Any], predecessor: Completion) -> Parsed:
     large = orjson.loads(parsed.definitions) if parsed.definitions else {}
-    small, definitions = parameters(inherited(settings | large, before.params))
+    small, definitions = parameters(inherited(settings | large, predecessor.params))
     return parsed._replace(settings=small, definitions=definitions)
 
 
@@ -299,20 +314,24 @@ def held_up_to(
 
     None if the log has no such response. ``name`` is the ID of the response or of one of its items.
     """
-    before = _answer(connection, name, caller, session)
-    return (_history(before), before.params) if before else None
+    predecessor = _answer(connection, name, caller, session)
+    return (_history(predecessor), predecessor.params) if predecessor else None
 
 
 def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str | None) -> Completion | None:
-    own = [each for each in by_response(connection, response_named(name) or name) if each.caller == caller]
-    rows = [row_of(connection, each.id) for each in preferred(own, session, caller)[:1]]
+    own = [
+        candidate
+        for candidate in by_response(connection, response_named(name) or name)
+        if candidate.caller == caller
+    ]
+    rows = [row_of(connection, candidate.id) for candidate in preferred(own, session, caller)[:1]]
     return Reader(connection).completion(rows[0], full=True) if rows else None
 
 
-def _history(before: Completion) -> list[dict[str, Any]]:
+def _history(predecessor: Completion) -> list[dict[str, Any]]:
     """Return the messages of a completion, without instructions: those were for that request only."""
-    messages = before.messages[1:] if _instructed(before.params) else before.messages
-    return [*messages, before.reply] if before.reply else [*messages]
+    messages = predecessor.messages[1:] if _instructed(predecessor.params) else predecessor.messages
+    return [*messages, predecessor.reply] if predecessor.reply else [*messages]
 
 
 def _instructed(params: dict[str, Any]) -> bool:

@@ -76,12 +76,12 @@ class Transactions:
         self,
         connection: sqlite3.Connection,
         on_stored: Callable[[Stored], None],
-        apart: Apart,
+        child: Apart,
         meanwhile: Callable[[], None],
     ) -> None:
         """``on_stored`` is called with each entry that is on the disk; ``meanwhile`` while a large one is read."""
         self._connection = connection
-        self._apart = apart
+        self._child = child
         self._meanwhile = meanwhile
         self._intake = Intake(connection)
         self._on_stored = on_stored
@@ -92,7 +92,7 @@ class Transactions:
 
     def write(self, batch: Batch) -> list[Report]:
         """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error, Stopping."""
-        entries = [self._parsed(each) for each in (*batch.read_back, *batch.captures)]
+        entries = [self._parsed(entry) for entry in (*batch.read_back, *batch.captures)]
         try:
             return self._transaction(entries, batch, careful=False)
         except Exception as error:
@@ -106,7 +106,7 @@ class Transactions:
         if isinstance(entry, Passthrough):
             return entry
         try:
-            return read(entry, self._apart, self._meanwhile)
+            return read(entry, self._child, self._meanwhile)
         except Stopping:
             raise
         except Exception as error:  # noqa: BLE001
@@ -119,7 +119,7 @@ class Transactions:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             if careful:
-                entries = [self._store_alone(each) for each in entries]
+                entries = [self._store_alone(entry) for entry in entries]
             elif entries:
                 self._intake.add(entries, again=batch.again or bool(batch.read_back))
             reports = list(filter(None, (self._answer(call, batch) for call in batch.calls)))
@@ -129,13 +129,13 @@ class Transactions:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        stored = () if batch.early else entries
-        return [*(partial(self._on_stored, each) for each in stored), *reports]
+        durable_entries = () if batch.early else entries
+        return [*(partial(self._on_stored, entry) for entry in durable_entries), *reports]
 
     def _answer(self, call: Call, batch: Batch) -> Report | None:
         """Do a call; returns how to report it once it is on the disk, None if it must wait. Raises sqlite3.Error."""
         try:
-            result = self._alone(call.do)
+            answer = self._alone(call.do)
         except NotFound as error:
             if batch.early:
                 batch.missing.append(call)
@@ -148,7 +148,7 @@ class Transactions:
             return partial(call.future.set_exception, error)
         if call.deletes:
             self._intake.forget()
-        return partial(call.future.set_result, result)
+        return partial(call.future.set_result, answer)
 
     def _store_alone(self, entry: Stored) -> Stored:
         """Store an entry, else its bytes with the reason why it can't be stored. Raises sqlite3.Error."""

@@ -64,19 +64,19 @@ class Changes:
 
         ``deletions`` grows whenever rows are deleted.
         """
-        before, position = self._position, _position(connection, deletions)
+        start, position = self._position, _position(connection, deletions)
         self._position = None
-        yield self._change(connection, before, position) if position != before else None
+        yield self._change(connection, start, position) if position != start else None
         self._position = position
 
     def _change(
-        self, connection: sqlite3.Connection, before: _Position | None, position: _Position
+        self, connection: sqlite3.Connection, start: _Position | None, position: _Position
     ) -> Change | None:
-        if before is None or before.deletions != position.deletions:
+        if start is None or start.deletions != position.deletions:
             self._watched, self._grades, self._graded, self._grades_in = set(), {}, {}, {}
             return self._read(connection, None)
-        changed = self._changed(connection, before)
-        return self._read(connection, changed) if changed else None
+        conversations = self._changed(connection, start)
+        return self._read(connection, conversations) if conversations else None
 
     def _changed(self, connection: sqlite3.Connection, since: _Position) -> set[str]:
         """Return the conversations with something new."""
@@ -85,36 +85,40 @@ class Changes:
             UNION SELECT conversation_id FROM undo JOIN feedback ON feedback.id = undo.feedback WHERE undo.rowid > ?""",
             (since.feedback, since.undo),
         )
-        changed = {conversation for (conversation,) in rows}
+        conversations = {conversation for (conversation,) in rows}
         if self._watched:
             rows = connection.execute(
                 "SELECT DISTINCT conversation_id FROM completion WHERE n > ?", (since.completion,)
             )
-            changed |= self._watched & {conversation for (conversation,) in rows}
-        return changed
+            conversations |= self._watched & {conversation for (conversation,) in rows}
+        return conversations
 
     def _read(self, connection: sqlite3.Connection, conversations: set[str] | None) -> Change:
         """Read the feedback in some conversations (None: in all), and in those that follow from it."""
-        given = feedback.given_in(connection, conversations)
-        names = conversations if conversations is not None else {each.conversation_id for each in given}
-        before = habits_of(self._grades)
-        self._note(names, given)
+        statements = feedback.given_in(connection, conversations)
+        names = (
+            conversations
+            if conversations is not None
+            else {statement.conversation_id for statement in statements}
+        )
+        old_habits = habits_of(self._grades)
+        self._note(names, statements)
         habits = habits_of(self._grades)
-        more = set[str]() if conversations is None else self._moved(before, habits) - names
-        if more:
-            given += feedback.given_in(connection, more)
-        return Change(conversations is None, names | more, given, habits)
+        moved = set[str]() if conversations is None else self._moved(old_habits, habits) - names
+        if moved:
+            statements += feedback.given_in(connection, moved)
+        return Change(conversations is None, names | moved, statements, habits)
 
-    def _note(self, names: Iterable[str], given: Sequence[Feedback]) -> None:
+    def _note(self, names: Iterable[str], statements: Sequence[Feedback]) -> None:
         """Note the grades of some conversations, of which all feedback is given, and which of them to watch."""
         by_conversation: dict[str, list[Feedback]] = defaultdict(list)
-        for each in given:
-            by_conversation[each.conversation_id].append(each)
+        for statement in statements:
+            by_conversation[statement.conversation_id].append(statement)
         for name in names:
             own = by_conversation[name]
             if self._scaled:
                 self._set_grades(name, own)
-            if self._next_turns or any(each.draft.scope != "completion" for each in own):
+            if self._next_turns or any(statement.draft.scope != "completion" for statement in own):
                 self._watched.add(name)
 
     def _set_grades(self, name: str, own: Sequence[Feedback]) -> None:
@@ -123,7 +127,7 @@ class Changes:
             for grade in (None, *counter):
                 self._graded[rater].get(grade, set()).discard(name)
         grades = grades_of(own)
-        several = len({each.draft.voice for each in own if each.draft.reward is not None}) > 1
+        several = len({statement.draft.voice for statement in own if statement.draft.reward is not None}) > 1
         for rater, counter in grades.items():
             self._grades.setdefault(rater, Counter()).update(counter)
             for grade in (None,) if several else counter:
@@ -131,14 +135,14 @@ class Changes:
         if grades:
             self._grades_in[name] = grades
 
-    def _moved(self, before: Mapping[Voice, Habit], after: Mapping[Voice, Habit]) -> set[str]:
+    def _moved(self, old: Mapping[Voice, Habit], new: Mapping[Voice, Habit]) -> set[str]:
         """Return the conversations whose grades may have changed sides because their rater's habit changed."""
         moved: set[str] = set()
-        for rater in before.keys() | after.keys():
-            if before.get(rater) == after.get(rater):
+        for rater in old.keys() | new.keys():
+            if old.get(rater) == new.get(rater):
                 continue
             # Without a habit a grade counts as it is: good above 0.
-            low, high = sorted(habits[rater].mean if rater in habits else 0.0 for habits in (before, after))
+            low, high = sorted(habits[rater].mean if rater in habits else 0.0 for habits in (old, new))
             for grade, conversations in self._graded.get(rater, {}).items():
                 if grade is None or low <= grade <= high:
                     moved |= conversations

@@ -18,11 +18,11 @@ COLUMNS = ", ".join(NAMES)
 PLACES = ", ".join("?" * len(NAMES))
 
 
-class Judged(NamedTuple):
+class DuelResult(NamedTuple):
     """What a judgement stored."""
 
     duel: Duel
-    added: Added | None
+    preference: Added | None
     """The preference; None if the answers were found equal."""
 
 
@@ -30,19 +30,21 @@ def add(connection: sqlite3.Connection, duel: Duel) -> None:
     connection.execute(f"INSERT INTO duel ({COLUMNS}) VALUES ({PLACES})", astuple(duel))  # noqa: S608
 
 
-def judge(connection: sqlite3.Connection, duel: Duel, draft: FeedbackDraft | None, *, new: bool) -> Judged:
+def judge(
+    connection: sqlite3.Connection, duel: Duel, draft: FeedbackDraft | None, *, new: bool
+) -> DuelResult:
     """Store a judged duel with its preference. ``new``: it has no row yet.
 
     Raises Conflict if it was judged before, NotFound if it or its answers were erased meanwhile.
     """
-    stored = one(connection, duel.id)
-    check_open(stored)
-    if stored is None and not new:
+    row = one(connection, duel.id)
+    check_open(row)
+    if row is None and not new:
         raise NotFound(f"there is no duel {duel.id!r} in the log", param="id")
-    added = feedback.add(connection, draft) if draft else None
-    duel = replace(duel, feedback_id=added.feedback.id if added else None)
+    preference = feedback.add(connection, draft) if draft else None
+    duel = replace(duel, feedback_id=preference.feedback.id if preference else None)
     connection.execute(f"REPLACE INTO duel ({COLUMNS}) VALUES ({PLACES})", astuple(duel))  # noqa: S608
-    return Judged(duel, added)
+    return DuelResult(duel, preference)
 
 
 def check_open(duel: Duel | None) -> None:

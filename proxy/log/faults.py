@@ -69,21 +69,24 @@ def taught(
 ) -> tuple[dict[str, Any], ...]:
     """Return the replies that another one was preferred over, without those that can't be learnt from."""
     return tuple(
-        each.reply
-        for each in worse
-        if each and not (untaught(each.upstream_table, teachers) or withheld(worse=each.reply, scrub=scrub))
+        answer.reply
+        for answer in worse
+        if answer
+        and not (untaught(answer.upstream_table, teachers) or withheld(worse=answer.reply, scrub=scrub))
     )
 
 
 def withheld(
-    holds: bool = False, *said: str | None, worse: Mapping[str, Any] | None = None, scrub: bool
+    holds: bool = False, *statements: str | None, worse: Mapping[str, Any] | None = None, scrub: bool
 ) -> Fault | None:
     """Return the fault of an exchange that holds a key or a token, or of feedback that does, if ``scrub`` is on."""
-    texts = [each.encode() for each in said if each] + ([orjson.dumps(worse)] if worse else [])
+    texts = [statement.encode() for statement in statements if statement] + (
+        [orjson.dumps(worse)] if worse else []
+    )
     return "credential" if scrub and (holds or any(map(holds_credential, texts))) else None
 
 
 def vain(rating: Effective, *, paired: bool) -> Fault | None:
     """Return why the feedback on an answer says nothing that can be learnt."""
-    said = rating.reward is not None or rating.comment or paired
-    return "other_prompt" if rating.preferred_over and not said else None
+    lesson = rating.reward is not None or rating.comment or paired
+    return "other_prompt" if rating.preferred_over and not lesson else None

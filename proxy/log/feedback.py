@@ -13,7 +13,7 @@ import orjson
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.faults import TEXT_SURFACES, fault_of, withheld
-from burnish.proxy.log.ratings import Effective, Place, covered, effective, for_training
+from burnish.proxy.log.ratings import CompletionPlace, Effective, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft, Served
 
@@ -45,10 +45,10 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
 
     Raises NotFound for unknown completions, Conflict when the key was used for something else.
     """
-    added = preview(connection, draft)
-    if added.created:
-        store(connection, added.feedback)
-    return added
+    addition = preview(connection, draft)
+    if addition.created:
+        store(connection, addition.feedback)
+    return addition
 
 
 def preview(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
@@ -63,8 +63,8 @@ def _resolved(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Fee
         return first, False
     # A key must be stored if its target may be another one when the request is repeated.
     keyed = draft.idempotency_key is not None and draft.target in MOVING_TARGETS
-    if not keyed and (said := _said_last(connection, draft)):
-        return said, False
+    if not keyed and (repeat := _said_last(connection, draft)):
+        return repeat, False
     conversation = conversation_of(connection, draft.completion_id)
     return Feedback(new_feedback_id(), time.time(), conversation, draft), True
 
@@ -98,11 +98,11 @@ def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, 
     if feedback.draft.scope == "completion" or feedback.draft.reward is None:
         return ()
     places = places_of(connection, [feedback.conversation_id], [feedback])
-    others = {*covered(feedback, places)} - {feedback.draft.completion_id}
-    found = facts_of(connection, others).values() if others else ()
+    neighbour_ids = {*covered(feedback, places)} - {feedback.draft.completion_id}
+    neighbours = facts_of(connection, neighbour_ids).values() if neighbour_ids else ()
     return tuple(
         Beside(facts.fault or withheld(facts.credential, scrub=True), facts.served.upstream_table)
-        for facts in found
+        for facts in neighbours
     )
 
 
@@ -127,42 +127,42 @@ def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> d
         FROM completion WHERE id IN (SELECT value FROM json_each(?))""",  # noqa: S608 – names of our own
         (as_json(completion_ids),),
     ).fetchall()
-    reader, found = Reader(connection), {}
+    reader, by_id = Reader(connection), {}
     for (
         name, conversation, outcome, status, surface, node, replied, settings, definitions, holds, instructed,
-        *served
+        *model
     ) in rows:  # fmt: skip
         params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
         fault = fault_of(outcome, status, has_text=bool(replied and node), params=params)
-        found[name] = Facts(conversation, node, fault, bool(holds), Served._make(served), bool(instructed))
-    return found
+        by_id[name] = Facts(conversation, node, fault, bool(holds), Served._make(model), bool(instructed))
+    return by_id
 
 
 def same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
     """Return the feedback of a rater with this idempotency key. Raises Conflict if it says something else."""
-    found = select(connection, "rater = ? AND idempotency_key = ?", draft.rater, draft.idempotency_key)
-    if not found:
+    pieces = select(connection, "rater = ? AND idempotency_key = ?", draft.rater, draft.idempotency_key)
+    if not pieces:
         return None
-    first = found[0].draft
+    first = pieces[0].draft
     if draft.target == first.target and draft.target in MOVING_TARGETS:
         draft = replace(draft, completion_id=first.completion_id)
     if replace(draft, target=first.target) != first:
         raise Conflict(
-            f"idempotency_key {draft.idempotency_key!r} was used for other feedback ({found[0].id}); take a new key",
+            f"idempotency_key {draft.idempotency_key!r} was used for other feedback ({pieces[0].id}); take a new key",
             param="idempotency_key",
-            feedback_id=found[0].id,
+            feedback_id=pieces[0].id,
         )
-    return found[0]
+    return pieces[0]
 
 
 def _said_last(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
     """Return what a rater said last of an answer, if it is the same."""
-    found = select(
+    statements = select(
         connection,
         "completion_id = ? AND choice = ? AND rater = ? AND given_with IS ? AND undone_at IS NULL",
         *(draft.completion_id, draft.choice, *draft.voice),
     )
-    for last in found[-1:]:
+    for last in statements[-1:]:
         if replace(draft, target=last.draft.target, idempotency_key=last.draft.idempotency_key) == last.draft:
             return last
     return None
@@ -183,10 +183,10 @@ def undo_all(connection: sqlite3.Connection) -> int:
 
 def one(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
     """Raises NotFound."""
-    found = select(connection, "id = ?", feedback_id)
-    if not found:
+    statements = select(connection, "id = ?", feedback_id)
+    if not statements:
         raise NotFound(f"there is no feedback {feedback_id!r} in the log", param="id")
-    return found[0]
+    return statements[0]
 
 
 def select(connection: sqlite3.Connection, where: str, *values: object) -> list[Feedback]:
@@ -220,9 +220,9 @@ def latest(connection: sqlite3.Connection, /, *, limit: int = 50, **filters: obj
 
 
 def _record(row: tuple[Any, ...]) -> Feedback:
-    feedback_id, created_at, conversation, *said, tags, key, undone_at, superseded_by = row
+    feedback_id, created_at, conversation, *columns, tags, key, undone_at, superseded_by = row
     draft = FeedbackDraft(
-        **dict(zip(DRAFT_FIELDS, said, strict=True)), tags=tuple(orjson.loads(tags)), idempotency_key=key
+        **dict(zip(DRAFT_FIELDS, columns, strict=True)), tags=tuple(orjson.loads(tags)), idempotency_key=key
     )
     return Feedback(feedback_id, created_at, conversation, draft, undone_at, superseded_by)
 
@@ -249,7 +249,7 @@ def given_in(connection: sqlite3.Connection, conversations: Iterable[str] | None
 
 def places_of(
     connection: sqlite3.Connection, conversations: Iterable[str], feedback: Iterable[Feedback]
-) -> list[Place]:
+) -> list[CompletionPlace]:
     """Return the completions in some conversations that feedback may be about: those with a reply, and its targets."""
     by_conversation = places_by_conversation(connection, conversations, feedback)
     return [place for places in by_conversation.values() for place in places]
@@ -257,18 +257,18 @@ def places_of(
 
 def places_by_conversation(
     connection: sqlite3.Connection, conversations: Iterable[str], feedback: Iterable[Feedback]
-) -> dict[str, list[Place]]:
+) -> dict[str, list[CompletionPlace]]:
     """Return what ``places_of`` does, by conversation."""
-    targets = {each.draft.completion_id for each in feedback}
+    targets = {statement.draft.completion_id for statement in feedback}
     rows = connection.execute(
         """SELECT conversation_id, id, continues, begins_turn, created_at, reply IS NOT NULL FROM completion
         WHERE conversation_id IN (SELECT value FROM json_each(?))""",
         (as_json(conversations),),
     )
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[CompletionPlace]] = {}
     for conversation, name, continues, begins_turn, created_at, replied in rows:
         if replied or name in targets:
-            place = Place(name, continues, bool(begins_turn), created_at)
+            place = CompletionPlace(name, continues, bool(begins_turn), created_at)
             places.setdefault(conversation, []).append(place)
     return places
 
@@ -277,10 +277,10 @@ def in_conversations(
     connection: sqlite3.Connection,
     conversations: Iterable[str] | None,
     rater_weights: Mapping[str, float] | None = None,
-) -> tuple[list[Feedback], list[Place]]:
+) -> tuple[list[Feedback], list[CompletionPlace]]:
     """Return what ``effective`` needs of some conversations (None: of all); ``rater_weights`` as for the ratings."""
     feedback = given_in(connection, conversations)
-    rated = {each.conversation_id for each in feedback}
+    names = {statement.conversation_id for statement in feedback}
     if rater_weights is not None:
         feedback = for_training(feedback, rater_weights)
-    return feedback, places_of(connection, rated, feedback)
+    return feedback, places_of(connection, names, feedback)

@@ -96,9 +96,9 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     """
     tables = [""] if path.stat().st_size <= CHECKED_BYTES else [f"({name})" for name in CHECKED_TABLES]
     for table in tables:
-        found = connection.execute(f"PRAGMA quick_check{table}").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(found.replace("\n", "; "))
+        verdict = connection.execute(f"PRAGMA quick_check{table}").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict.replace("\n", "; "))
 
 
 def damaged_texts(connection: sqlite3.Connection, *, all_of_them: bool = False) -> tuple[int, int]:
@@ -161,15 +161,15 @@ class ReadConnection(aiosqlite.Connection):
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises sqlite3.Error."""
-        opened = connect(path, read_only=True)
-        super().__init__(lambda: opened, ROWS_AT_ONCE)
-        self._connection = opened
+        database = connect(path, read_only=True)
+        super().__init__(lambda: database, ROWS_AT_ONCE)
+        self._connection = database
         self._thread.daemon = True  # a program that ends without closing the log must not hang
         self._thread.start()
 
     async def run(self, query: Callable[[sqlite3.Connection], Result]) -> Result:
-        result: Result = await self._execute(_at_one_moment, query, self._conn)  # type: ignore[no-untyped-call]
-        return result
+        answer: Result = await self._execute(_at_one_moment, query, self._conn)  # type: ignore[no-untyped-call]
+        return answer
 
     def close_and_wait(self) -> None:
         """Finish the queries that wait, close the connection and end the thread."""
@@ -243,9 +243,9 @@ def _copy(log: Path, target: Path) -> int:
         source.execute("SELECT count(*) FROM migration").fetchone()
         copy_into(target, source, lambda: time.sleep(PAUSE_S))
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"the copy is damaged, as the log may be: {found}")
+        verdict = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(f"the copy is damaged, as the log may be: {verdict}")
         return int(copy.execute("SELECT count(*) FROM completion").fetchone()[0])
 
 

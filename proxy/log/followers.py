@@ -25,28 +25,28 @@ class Unrewarded(NamedTuple):
 
 def rewarded_upto(connection: sqlite3.Connection, model: str, since: float) -> int:
     """Return the number of the last row that a reward model needn't see, on since a moment."""
-    before = "SELECT n FROM completion WHERE id < ? ORDER BY id DESC LIMIT 1"
+    boundary = "SELECT n FROM completion WHERE id < ? ORDER BY id DESC LIMIT 1"
     (upto,) = connection.execute(
         f"""SELECT max(coalesce((SELECT max(n) FROM completion WHERE rewarded_by = ?), 0),
-            coalesce(({before}), 0))""",  # noqa: S608
+            coalesce(({boundary}), 0))""",  # noqa: S608
         (model, first_completion_id_at(since)),
     ).fetchone()
     return int(upto)
 
 
-def unrewarded(connection: sqlite3.Connection, after: int, limit: int, *, full: bool) -> Unrewarded:
+def unrewarded(connection: sqlite3.Connection, start: int, limit: int, *, full: bool) -> Unrewarded:
     """Read on behind a row. ``full``: with contexts."""
     query = f"SELECT n, {COLUMNS} FROM completion WHERE n > ? ORDER BY n LIMIT ?"  # noqa: S608
-    rows = connection.execute(query, (after, limit)).fetchall()
+    rows = connection.execute(query, (start, limit)).fetchall()
     reader = Reader(connection)
     reader.load(row[1:] for row in rows)
-    found = [reader.completion(row[1:], full=full) for row in rows]
+    completions = [reader.completion(row[1:], full=full) for row in rows]
     whole = [
-        each
-        for each in found
-        if each.reply and each.ended.outcome == "complete" and each.ended.reward is None
+        completion
+        for completion in completions
+        if completion.reply and completion.ended.outcome == "complete" and completion.ended.reward is None
     ]
-    return Unrewarded(rows[-1][0] if rows else after, whole)
+    return Unrewarded(rows[-1][0] if rows else start, whole)
 
 
 def set_rewards(connection: sqlite3.Connection, model: str, rewards: Iterable[tuple[str, float]]) -> None:
@@ -57,7 +57,7 @@ def set_rewards(connection: sqlite3.Connection, model: str, rewards: Iterable[tu
     )
 
 
-class Told(NamedTuple):
+class ToolResults(NamedTuple):
     """A part of the log."""
 
     upto: int
@@ -78,14 +78,16 @@ def last_row(connection: sqlite3.Connection) -> int:
     return int(last)
 
 
-def told_results(connection: sqlite3.Connection, after: int, limit: int) -> Told:
+def told_results(connection: sqlite3.Connection, start: int, limit: int) -> ToolResults:
     """Read on behind a row."""
     inner = "continues IS NOT NULL AND NOT begins_turn"
     query = f"SELECT n, {inner}, {COLUMNS} FROM completion WHERE n > ? ORDER BY n LIMIT ?"  # noqa: S608
-    rows = connection.execute(query, (after, limit)).fetchall()
+    rows = connection.execute(query, (start, limit)).fetchall()
     reader = Reader(connection)
-    found = [reader.completion(row[2:], full=True) for row in rows if row[1]]
-    return Told(rows[-1][0] if rows else after, [each for each in found if _has_results(each)])
+    completions = [reader.completion(row[2:], full=True) for row in rows if row[1]]
+    return ToolResults(
+        rows[-1][0] if rows else start, [completion for completion in completions if _has_results(completion)]
+    )
 
 
 def _has_results(completion: Completion) -> bool:

@@ -46,25 +46,25 @@ class _ByHand(NamedTuple):
 
 
 def of(
-    connection: sqlite3.Connection, caller: str, heard: Collection[str | None] | None = None
+    connection: sqlite3.Connection, caller: str, keys: Collection[str | None] | None = None
 ) -> list[Instruction]:
     """Return the instructions of a caller, latest first.
 
-    ``heard``: the keys with which a comment must have come (``Feedback.given_with``); None: any.
+    ``keys``: those with which a comment must have come (``Feedback.given_with``); None: any.
     """
-    said: dict[str, list[Feedback]] = {}
-    for each in _comments(connection, caller):
-        if heard is not None and each.draft.given_with not in heard:
+    comments: dict[str, list[Feedback]] = {}
+    for comment in _comments(connection, caller):
+        if keys is not None and comment.draft.given_with not in keys:
             continue
-        if wording(text := one_line(each.draft.comment or "")):
-            said.setdefault(_name(caller, text), []).append(each)
+        if wording(text := one_line(comment.draft.comment or "")):
+            comments.setdefault(_name(caller, text), []).append(comment)
     rows = connection.execute(
         "SELECT id, text, by_hand, created_at FROM instruction WHERE caller = ?", (caller,)
     )
     own = {name: _ByHand(text, bool(by_hand), created_at) for name, text, by_hand, created_at in rows}
-    found = [_instruction(name, said.get(name, []), own.get(name)) for name in said | own]
+    instructions = [_instruction(name, comments.get(name, []), own.get(name)) for name in comments | own]
     return sorted(
-        (instruction for instruction in found if instruction),
+        (instruction for instruction in instructions if instruction),
         key=lambda instruction: instruction.latest_at,
         reverse=True,
     )
@@ -104,16 +104,21 @@ def remove(connection: sqlite3.Connection, caller: str, name: str) -> Instructio
 
 def one_line(text: str) -> str:
     """Return a text on one line, cut to what an instruction may have, with nothing in it that steers an engine."""
-    shown = (" " if unicodedata.category(each) == "Cc" else each for each in text.strip()[:CHARACTERS_READ])
-    plain = SPECIAL.sub(lambda match: match[0] + " ", " ".join("".join(shown).split()))
+    characters = (
+        " " if unicodedata.category(character) == "Cc" else character
+        for character in text.strip()[:CHARACTERS_READ]
+    )
+    plain = SPECIAL.sub(lambda match: match[0] + " ", " ".join("".join(characters).split()))
     return plain if len(plain) <= MAX_CHARACTERS else plain[: MAX_CHARACTERS - 1].rstrip() + "…"
 
 
 def wording(text: str) -> str:
     """Return what makes two instructions the same: their words, less case, punctuation and spaces; "" for no words."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in folded)
-    return " ".join(kept.split()) if any(each.isalnum() for each in kept) else ""
+    letters = "".join(
+        character if unicodedata.category(character)[0] in "LMNS" else " " for character in folded
+    )
+    return " ".join(letters.split()) if any(character.isalnum() for character in letters) else ""
 
 
 def _comments(connection: sqlite3.Connection, caller: str) -> Iterable[Feedback]:
@@ -124,7 +129,7 @@ def _comments(connection: sqlite3.Connection, caller: str) -> Iterable[Feedback]
         caller,
         COMMENTS_READ,
     )
-    completions = as_json({each.draft.completion_id for each in comments})
+    completions = as_json({comment.draft.completion_id for comment in comments})
     ratings = feedback.select(
         connection,
         "completion_id IN (SELECT value FROM json_each(?)) AND rater = ? AND reward IS NOT NULL",
@@ -132,36 +137,38 @@ def _comments(connection: sqlite3.Connection, caller: str) -> Iterable[Feedback]
         caller,
     )
     good = {
-        each.draft.completion_id
-        for each in ratings
-        if each.undone_at is None and each.superseded_by is None and (each.draft.reward or 0.0) > 0
+        rating.draft.completion_id
+        for rating in ratings
+        if rating.undone_at is None and rating.superseded_by is None and (rating.draft.reward or 0.0) > 0
     }
-    for each in comments:
-        stands = each.undone_at is None and each.superseded_by is None and each.draft.source == "human"
-        if stands and each.draft.completion_id not in good:
-            yield each
+    for comment in comments:
+        stands = (
+            comment.undone_at is None and comment.superseded_by is None and comment.draft.source == "human"
+        )
+        if stands and comment.draft.completion_id not in good:
+            yield comment
 
 
-def _instruction(name: str, said: list[Feedback], own: _ByHand | None) -> Instruction | None:
+def _instruction(name: str, comments: list[Feedback], own: _ByHand | None) -> Instruction | None:
     """Bring what was said and what was done by hand together; None when it was removed, or taken back."""
-    if own and (own.text is None or not (own.by_hand or said)):
+    if own and (own.text is None or not (own.by_hand or comments)):
         return None
-    comment = one_line(said[-1].draft.comment or "") if said else None
-    times = [each.created_at for each in said] + ([own.created_at] if own else [])
+    comment = one_line(comments[-1].draft.comment or "") if comments else None
+    times = [piece.created_at for piece in comments] + ([own.created_at] if own else [])
     return Instruction(
         id=name,
         text=(own and own.text) or comment or "",
         comment=comment,
         by_hand=bool(own and own.by_hand),
-        feedback_ids=tuple(each.id for each in said),
+        feedback_ids=tuple(piece.id for piece in comments),
         first_at=min(times),
         latest_at=max(times),
     )
 
 
 def _name(caller: str, text: str) -> str:
-    said = orjson.dumps([caller, wording(text)])
-    return f"inst_{blake2b(said, digest_size=NAME_BYTES).hexdigest()}"
+    content = orjson.dumps([caller, wording(text)])
+    return f"inst_{blake2b(content, digest_size=NAME_BYTES).hexdigest()}"
 
 
 def _checked(text: str) -> str:
@@ -188,9 +195,11 @@ def _store(
 
 
 def _one(connection: sqlite3.Connection, caller: str, name: str) -> Instruction:
-    found = next((instruction for instruction in of(connection, caller) if instruction.id == name), None)
-    if found is None:
+    instruction = next(
+        (instruction for instruction in of(connection, caller) if instruction.id == name), None
+    )
+    if instruction is None:
         raise NotFound(
             f"there is no instruction {name!r} of {caller!r}; see `burnish instructions`", param="id"
         )
-    return found
+    return instruction

@@ -48,58 +48,62 @@ ANY = Filters()
 
 
 def completions(
-    connection: sqlite3.Connection, limit: int = 50, before: str | None = None, filters: Filters = ANY
+    connection: sqlite3.Connection, limit: int = 50, before_id: str | None = None, filters: Filters = ANY
 ) -> list[Completion]:
-    """Return completions, latest first; ``before`` is an ID to continue from.
+    """Return completions, latest first; ``before_id`` is an ID to continue from.
 
     Only those that something was said of have their contexts and parameters, which decide whether it can teach.
     Filters by feedback list the answers that it names, and not others of the same turn.
     """
-    reader, found = Reader(connection), list[Completion]()
-    for rows in _pages(connection, limit, before, filters):
+    reader, page = Reader(connection), list[Completion]()
+    for rows in _pages(connection, limit, before_id, filters):
         reader.load(rows)
         # SQL finds what was said; what counts of it is decided here, and is nearly always the same.
-        found += [each for each in judged(connection, reader, rows, full=False) if _fits(each, filters)]
-        if len(found) >= limit:
+        page += [
+            completion
+            for completion in judged(connection, reader, rows, full=False)
+            if _fits(completion, filters)
+        ]
+        if len(page) >= limit:
             break
-    return found[:limit]
+    return page[:limit]
 
 
 def _pages(
-    connection: sqlite3.Connection, limit: int, before: str | None, filters: Filters
+    connection: sqlite3.Connection, limit: int, before_id: str | None, filters: Filters
 ) -> Iterator[Sequence[Any]]:
     """Yield rows that may fit, latest first."""
     if filters.q is None:
-        yield from _filtered(connection, limit, before, filters)
+        yield from _filtered(connection, limit, before_id, filters)
         return
     search = Search(connection, filters.q)
-    if filters == Filters(q=filters.q) or search.is_rare(before):
-        for numbers in search.matches(before):
-            yield from _filtered(connection, limit, before, filters, numbers)
+    if filters == Filters(q=filters.q) or search.is_rare(before_id):
+        for numbers in search.matches(before_id):
+            yield from _filtered(connection, limit, before_id, filters, numbers)
         return
-    for rows in _filtered(connection, LOOKED_AT, before, filters):
+    for rows in _filtered(connection, LOOKED_AT, before_id, filters):
         names = as_json(row[0] for row in rows)
         among = "SELECT n, id FROM completion WHERE id IN (SELECT value FROM json_each(?))"
         numbered = dict(connection.execute(among, (names,)).fetchall())
-        found = {numbered[number] for number in search.among(numbered)}
-        fitting = [row for row in rows if row[0] in found]
+        matches = {numbered[number] for number in search.among(numbered)}
+        fitting = [row for row in rows if row[0] in matches]
         yield from (fitting[start : start + limit] for start in range(0, len(fitting), limit))
 
 
 def _filtered(
     connection: sqlite3.Connection,
     limit: int,
-    before: str | None,
+    before_id: str | None,
     filters: Filters,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[list[Any]]:
     """Yield rows by all filters but the search, latest first. ``numbers``: as of ``_rows``."""
-    more = True
-    while more:
-        rows = _rows(connection, limit, before, filters, numbers)
+    has_more = True
+    while has_more:
+        rows = _rows(connection, limit, before_id, filters, numbers)
         yield rows
-        more = len(rows) == limit
-        before = rows[-1][0] if rows else None
+        has_more = len(rows) == limit
+        before_id = rows[-1][0] if rows else None
 
 
 def named(connection: sqlite3.Connection, completion_ids: Collection[str]) -> list[Completion]:
@@ -114,28 +118,28 @@ COVERED = 100
 """Latest answers of a conversation of which a change of ratings is looked for."""
 
 
-def covered(connection: sqlite3.Connection, given: Feedback) -> list[str]:
+def covered(connection: sqlite3.Connection, statement: Feedback) -> list[str]:
     """Return the IDs of the latest completions that feedback may be about by its scope."""
     latest = "SELECT id FROM completion WHERE conversation_id = ? ORDER BY id DESC LIMIT ?"
-    rows = connection.execute(latest, (given.conversation_id, COVERED)).fetchall()
-    return [given.draft.completion_id, *(name for (name,) in rows)]
+    rows = connection.execute(latest, (statement.conversation_id, COVERED)).fetchall()
+    return [statement.draft.completion_id, *(name for (name,) in rows)]
 
 
 def _rows(
     connection: sqlite3.Connection,
     limit: int,
-    before: str | None,
+    before_id: str | None,
     filters: Filters,
     numbers: Sequence[int] | None,
 ) -> list[Any]:
     """``numbers``: None, or those of the completions that may be returned."""
-    given = {
-        "completion.id < ?": before,
+    operands = {
+        "completion.id < ?": before_id,
         "completion.conversation_id = ?": filters.conversation,
         "completion.adapter_version = ?": filters.version,
         "completion.agent = ?": filters.agent,
     }
-    bound = {clause: value for clause, value in given.items() if value is not None}
+    bound = {clause: operand for clause, operand in operands.items() if operand is not None}
     clauses, values = [*bound], list[Any](bound.values())
     if numbers is not None:
         clauses.append("completion.n IN (SELECT value FROM json_each(?))")
@@ -145,43 +149,43 @@ def _rows(
     rater = ["rater = ?"] if filters.rater is not None else []
     raters = [filters.rater] if rater else []
     if filters.rating == "unrated":
-        rated = " AND ".join(["completion_id = completion.id", "reward IS NOT NULL", STANDS, *rater])
-        where = " AND ".join([*clauses, f"NOT EXISTS (SELECT 1 FROM feedback WHERE {rated})"])  # noqa: S608
+        terms = " AND ".join(["completion_id = completion.id", "reward IS NOT NULL", STANDS, *rater])
+        where = " AND ".join([*clauses, f"NOT EXISTS (SELECT 1 FROM feedback WHERE {terms})"])  # noqa: S608
         return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", [*values, *raters, limit])
     if filters.rating is None and not rater:
         where = " AND ".join(clauses) or "1"
         return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", [*values, limit])
     logged = " AND ".join(["completion.id = completion_id", *clauses])
-    said = [STATED[filters.rating], STANDS, *rater, f"EXISTS (SELECT 1 FROM completion WHERE {logged})"]  # noqa: S608
+    conditions = [STATED[filters.rating], STANDS, *rater, f"EXISTS (SELECT 1 FROM completion WHERE {logged})"]  # noqa: S608
     values = [*raters, *values]
-    if before is not None:  # once more, for the index
-        said.append("completion_id < ?")
-        values.append(before)
-    named = f"""SELECT DISTINCT completion_id FROM feedback WHERE {" AND ".join(said)}
+    if before_id is not None:  # once more, for the index
+        conditions.append("completion_id < ?")
+        values.append(before_id)
+    answers = f"""SELECT DISTINCT completion_id FROM feedback WHERE {" AND ".join(conditions)}
         ORDER BY completion_id DESC LIMIT ?"""  # noqa: S608
-    return select(connection, f"WHERE id IN ({named}) ORDER BY id DESC", [*values, limit])
+    return select(connection, f"WHERE id IN ({answers}) ORDER BY id DESC", [*values, limit])
 
 
 def _fits(completion: Completion, filters: Filters) -> bool:
     """Whether what counts of the feedback on a completion is what the filters ask for."""
     if filters.rating is None and filters.rater is None:
         return True
-    heard = [
-        each.feedback
-        for each in completion.feedback
-        if each.feedback.undone_at is None and filters.rater in (None, each.feedback.draft.rater)
+    statements = [
+        record.feedback
+        for record in completion.feedback
+        if record.feedback.undone_at is None and filters.rater in (None, record.feedback.draft.rater)
     ]
     if filters.rater is None:
-        given = [completion.rating, *(each.rating for each in completion.choices)]
+        ratings = [completion.rating, *(choice.rating for choice in completion.choices)]
     else:
-        given = [each.draft.reward for each in heard if each.superseded_by is None]
-    rewards = [reward for reward in given if reward is not None]
+        ratings = [statement.draft.reward for statement in statements if statement.superseded_by is None]
+    rewards = [reward for reward in ratings if reward is not None]
     fits = {
         "good": any(reward > 0 for reward in rewards),
         "bad": any(reward < 0 for reward in rewards),
         "unrated": not rewards,
-        "commented": any(each.draft.comment for each in heard),
-        None: bool(heard),
+        "commented": any(statement.draft.comment for statement in statements),
+        None: bool(statements),
     }
     return fits[filters.rating]
 
@@ -190,8 +194,10 @@ def feedbacks(
     connection: sqlite3.Connection, /, *, limit: int = 50, **filters: object
 ) -> list[tuple[Feedback, Completion | None]]:
     """Return feedback as ``feedback.latest`` does, with the completions that it names; None: no longer in the log."""
-    found = feedback.latest(connection, limit=limit, **filters)
-    names = as_json({each.draft.completion_id for each in found})
+    statements = feedback.latest(connection, limit=limit, **filters)
+    names = as_json({statement.draft.completion_id for statement in statements})
     rows = select(connection, "WHERE id IN (SELECT value FROM json_each(?))", (names,))
-    named = {each.id: each for each in judged(connection, Reader(connection), rows, full=True)}
-    return [(each, named.get(each.draft.completion_id)) for each in found]
+    completions = {
+        completion.id: completion for completion in judged(connection, Reader(connection), rows, full=True)
+    }
+    return [(statement, completions.get(statement.draft.completion_id)) for statement in statements]

@@ -43,7 +43,7 @@ from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
 from burnish.proxy.records import Completion, Passthrough, RatedCompletion
 
 Result = TypeVar("Result")
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 LATEST_ID = """SELECT max(
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM completion)),
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback)),
@@ -64,25 +64,25 @@ Reader = Literal["lookups", "listings", "learning"]
 
 
 def _reads(
-    query: Callable[Concatenate[sqlite3.Connection, Given], Result], reader: Reader = "listings"
-) -> Callable[Concatenate[Log, Given], Coroutine[Any, Any, Result]]:
+    query: Callable[Concatenate[sqlite3.Connection, Arguments], Result], reader: Reader = "listings"
+) -> Callable[Concatenate[Log, Arguments], Coroutine[Any, Any, Result]]:
     """Make a method of a function that reads."""
 
     @wraps(query)
-    async def method(log: Log, /, *args: Given.args, **more: Given.kwargs) -> Result:
-        return await log._read(lambda db: query(db, *args, **more), reader)
+    async def method(log: Log, /, *args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return await log._read(lambda db: query(db, *args, **options), reader)
 
     return method
 
 
 def _writes(
-    call: Callable[Concatenate[sqlite3.Connection, Given], Result], *, early: bool = False
-) -> Callable[Concatenate[Log, Given], Coroutine[Any, Any, Result]]:
+    call: Callable[Concatenate[sqlite3.Connection, Arguments], Result], *, early: bool = False
+) -> Callable[Concatenate[Log, Arguments], Coroutine[Any, Any, Result]]:
     """Make a method of a function that writes. It raises Unavailable, too. ``early``: see ``Writer.submit``."""
 
     @wraps(call)
-    async def method(log: Log, /, *args: Given.args, **more: Given.kwargs) -> Result:
-        return await log._write(lambda db: call(db, *args, **more), early=early)
+    async def method(log: Log, /, *args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return await log._write(lambda db: call(db, *args, **options), early=early)
 
     return method
 
@@ -123,8 +123,8 @@ class Log:
         folder, damage = path.with_name(path.name + SPILL), None
         try:
             try:
-                database: sqlite3.Connection | NotYet = (opened := _opened(path))
-                damage = _damage(opened)
+                database: sqlite3.Connection | NotYet = (connection := _opened(path))
+                damage = _damage(connection)
             except sqlite3.OperationalError as error:
                 if not files.disk_is_full(path.parent):
                     raise
@@ -210,28 +210,30 @@ class Log:
         return await self._resolve(**target)
 
     async def rated(
-        self, chosen: Iterable[Rating], use: Callable[[Iterator[RatedCompletion]], Result]
+        self, ratings: Iterable[Rating], use: Callable[[Iterator[RatedCompletion]], Result]
     ) -> Result:
         """Give rated answers with their texts to ``use``, on the thread that reads; see ``rated.rated``."""
-        return await self._read(lambda db: rated.rated(db, chosen, use), "learning")
+        return await self._read(lambda db: rated.rated(db, ratings, use), "learning")
 
-    async def rating_counts(self, tally: RatingTally, learnt: Collection[str], since: str) -> RatingCounts:
+    async def rating_counts(
+        self, tally: RatingTally, learnt_ids: Collection[str], since: str
+    ) -> RatingCounts:
         """Bring a tally up to date and return its counts; see ``RatingTally.counts``.
 
         It doesn't wait for captures, because a rating is stored after the answer that it rates.
         """
-        return await self._query(lambda db: tally.counts(db, self._deletions, learnt, since), "learning")
+        return await self._query(lambda db: tally.counts(db, self._deletions, learnt_ids, since), "learning")
 
     records = _reads(transfer.records)
     instruction_rows = _reads(transfer.instruction_rows)
     rated_answers = _reads(transfer.rated_answers)
 
     async def add_records(
-        self, given: Sequence[transfer.Record], usable: transfer.Usable, *, trial: bool
+        self, records: Sequence[transfer.Record], usable: transfer.Usable, *, trial: bool
     ) -> list[transfer.Outcome]:
         """Store records in one transaction; see ``transfer.add``. ``trial``: store nothing. Raises Unavailable."""
         try:
-            return await self._write(lambda db: transfer.add(db, given, usable, trial=trial))
+            return await self._write(lambda db: transfer.add(db, records, usable, trial=trial))
         except transfer.TriedOnly as tried:
             return tried.outcomes
 
@@ -296,29 +298,29 @@ class Log:
         Passthroughs of the same age are deleted, too.
         """
         upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "completion"))
-        gone, looked_at = 0, 0
+        total, looked_at = 0, 0
         while looked_at < upto:
-            step = partial(retention.prune, keep=keep, after=looked_at, upto=upto)
+            step = partial(retention.prune, keep=keep, start=looked_at, upto=upto)
             looked_at, count = await self._delete(step)
             if not looked_at:
                 break
-            gone += count
+            total += count
             await asyncio.sleep(PRUNE_PAUSE_S)
-        if gone:
+        if total:
             await self._purge_search()
         upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "passthrough"))
         while await self._delete(partial(retention.prune_passthroughs, upto=upto)):  # noqa: ASYNC110  (others write meanwhile)
             await asyncio.sleep(PRUNE_PAUSE_S)
-        return gone
+        return total
 
     async def forget(self, caller: str) -> int:
         """Erase all requests, answers and feedback of a caller; return the number of rows. Raises Unavailable."""
         await self._write(lambda _: None)
         if self._writer.behind:
             raise catching_up()
-        gone = 0
+        total = 0
         while count := await self._delete(partial(retention.forget, caller=caller)):
-            gone += count
+            total += count
             await asyncio.sleep(PRUNE_PAUSE_S)
         await self._purge_search()
         for _ in range(CHECKPOINT_TRIES):
@@ -328,7 +330,7 @@ class Log:
             )
             if not busy:
                 break
-        return gone
+        return total
 
     async def _purge_search(self) -> None:
         """Take the words of deleted completions out of the file, a few at a time. Raises Unavailable."""
@@ -345,13 +347,13 @@ class Log:
 
     async def _delete(self, call: Query[Result]) -> Result:
         def step(db: sqlite3.Connection) -> tuple[Result, bool]:
-            before = db.total_changes
-            return call(db), db.total_changes > before
+            changes = db.total_changes
+            return call(db), db.total_changes > changes
 
         future = self._writer.submit(step, deletes=True)
         future.add_done_callback(self._deleted)  # also if nobody waits for it any more
-        result, _ = await asyncio.wrap_future(future)
-        return result
+        answer, _ = await asyncio.wrap_future(future)
+        return answer
 
     def _deleted(self, step: Future[tuple[Any, bool]]) -> None:
         failed = step.cancelled() or step.exception() is not None

@@ -385,14 +385,15 @@ def migrate(connection: sqlite3.Connection, upto: int = len(MIGRATIONS)) -> None
 
     Raises ConfigError when it was written by a newer burnish.
     """
-    done = applied(connection)
-    if done > len(MIGRATIONS):
+    version = applied(connection)
+    if version > len(MIGRATIONS):
         raise ConfigError(
-            f"the log was written by a newer burnish (schema {done}, this one knows {len(MIGRATIONS)}): update burnish"
+            f"the log was written by a newer burnish (schema {version}, this one knows {len(MIGRATIONS)}): "
+            "update burnish"
         )
     connection.create_function("holds_credential", 1, holds_credential, deterministic=True)
     search.register(connection)
-    for number, migration in enumerate(MIGRATIONS[done:upto], start=done + 1):
+    for number, migration in enumerate(MIGRATIONS[version:upto], start=version + 1):
         connection.execute("BEGIN IMMEDIATE")
         try:
             for statement in migration.statements:

@@ -33,8 +33,10 @@ class Place:
         self._path = path
         self._wal = path.with_name(path.name + WAL)
         # SQLite's locks on a file would go with the first descriptor that closes.
-        self._opened = {each: os.open(each, os.O_RDONLY) for each in (path, self._wal) if each.exists()}
-        self._stood = [(str(each), _identity(os.fstat(opened))) for each, opened in self._opened.items()]
+        self._opened = {file: os.open(file, os.O_RDONLY) for file in (path, self._wal) if file.exists()}
+        self._stood = [
+            (str(file), _identity(os.fstat(descriptor))) for file, descriptor in self._opened.items()
+        ]
         self._copy: Path | None = None
         """What the deleted file held."""
         self._obstacle: Exception | None = None
@@ -103,8 +105,8 @@ class Place:
             return f"{self._wal} was deleted or moved while burnish was using it"
         if self._path.exists() and self._copy != self._path:
             return f"{self._path} is another file than the one that burnish opened"
-        gone = self._path if self._path.parent.exists() else self._path.parent
-        return f"{gone} was {'deleted' if self._deleted else 'moved away'} while burnish was using it"
+        missing_path = self._path if self._path.parent.exists() else self._path.parent
+        return f"{missing_path} was {'deleted' if self._deleted else 'moved away'} while burnish was using it"
 
     def _what_to_do(self) -> str:
         if self._stands(self._path):

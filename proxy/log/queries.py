@@ -15,7 +15,7 @@ from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
 from burnish.proxy.log.ratings import effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
-from burnish.proxy.log.store import COLUMNS, NODE, SENT, Reader, row_of, select
+from burnish.proxy.log.store import COLUMNS, IS_BEST, NODE, Reader, row_of, select
 from burnish.proxy.records import (
     Completion,
     Feedback,
@@ -51,36 +51,40 @@ def judged(
     connection: sqlite3.Connection, reader: Reader, rows: Sequence[Any], *, full: bool
 ) -> list[Completion]:
     """Build completions with what was said of them, and the rating that it comes to."""
-    given, places = feedback.in_conversations(connection, {row[1] for row in rows})
-    ratings = effective(given, places)
-    by_id = {each.id: each for each in given}
+    statements, places = feedback.in_conversations(connection, {row[1] for row in rows})
+    ratings = effective(statements, places)
+    by_id = {statement.id: statement for statement in statements}
     naming: dict[str, list[str]] = defaultdict(list)
-    for each in given:
-        naming[each.draft.completion_id].append(each.id)
-    found = []
+    for statement in statements:
+        naming[statement.draft.completion_id].append(statement.id)
+    completions = []
     for row in rows:
         name = row[0]
         record = reader.completion(row, full=full or name in naming or name in ratings)
-        indexes = [0, *(each.index for each in record.choices[1:])]
+        indexes = [0, *(choice.index for choice in record.choices[1:])]
         own = [ratings.get(answer_name(name, index)) for index in indexes]
-        counting = {each for rating in own if rating for each in rating.feedback_ids}
-        heard = tuple(
-            Heard(by_id[each], each in counting, reader.worse(row[NODE], by_id[each].draft.preferred_over))
-            for each in sorted(counting.union(naming[name]))
+        counting = {feedback_id for rating in own if rating for feedback_id in rating.feedback_ids}
+        records = tuple(
+            Heard(
+                by_id[feedback_id],
+                feedback_id in counting,
+                reader.worse(row[NODE], by_id[feedback_id].draft.preferred_over),
+            )
+            for feedback_id in sorted(counting.union(naming[name]))
         )
         rewards = [rating.reward if rating else None for rating in own]
         each_choice = zip(record.choices, rewards, strict=False)  # a single answer has no choices
-        choices = tuple(replace(each, rating=reward) for each, reward in each_choice)
-        found.append(record._replace(rating=rewards[0], choices=choices, feedback=heard))
-    return found
+        choices = tuple(replace(choice, rating=reward) for choice, reward in each_choice)
+        completions.append(record._replace(rating=rewards[0], choices=choices, feedback=records))
+    return completions
 
 
 def passthroughs(
-    connection: sqlite3.Connection, limit: int = 50, before: str | None = None
+    connection: sqlite3.Connection, limit: int = 50, before_id: str | None = None
 ) -> list[Passthrough]:
-    """Return passthroughs, latest first; ``before`` is an ID to continue from."""
+    """Return passthroughs, latest first; ``before_id`` is an ID to continue from."""
     clauses = "WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?"
-    return passthroughs_where(connection, clauses, (before, before, limit))
+    return passthroughs_where(connection, clauses, (before_id, before_id, limit))
 
 
 def passthroughs_where(
@@ -110,16 +114,16 @@ def resolve(
         return _of_response(connection, response_id)
     if conversation_id is not None:
         turns = _turns(connection, "conversation_id = ?", conversation_id)
-        found = next((each.id for each in turns), None)
+        completion_id = next((turn.id for turn in turns), None)
         missing = NotFound(
             f"there is no answer in a conversation {conversation_id!r}", param="conversation_id"
         )
     else:
-        found = _last_read(connection, last_of or "", session)
+        completion_id = _last_read(connection, last_of or "", session)
         missing = NotFound(f"{last_of!r} has no answer in the log yet", param="last")
-    if found is None:
+    if completion_id is None:
         raise missing
-    return completion(connection, found)
+    return completion(connection, completion_id)
 
 
 def resolve_history(
@@ -130,13 +134,13 @@ def resolve_history(
 ) -> Completion:
     """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
     history = with_answers(connection, messages, caller)
-    found = completion(connection, answer_before(connection, history, caller, session))
-    if is_side_request(found):
+    answer = completion(connection, answer_before(connection, history, caller, session))
+    if is_side_request(answer):
         raise NotFound(
             "the last answer here belongs to a request of the agent itself, such as a summary: "
             "rate it by its completion_id"
         )
-    return found
+    return answer
 
 
 def rated_in_chat(
@@ -150,48 +154,49 @@ def rated_in_chat(
         answer = answer_before(connection, with_answers(connection, messages, caller), caller, session)
     except (NotFound, Conflict):
         return False
-    given = "SELECT 1 FROM feedback WHERE completion_id = ? AND target = 'rl' AND rater = ?"
-    return connection.execute(given, (answer, caller)).fetchone() is not None
+    query = "SELECT 1 FROM feedback WHERE completion_id = ? AND target = 'rl' AND rater = ?"
+    return connection.execute(query, (answer, caller)).fetchone() is not None
 
 
-def worse(connection: sqlite3.Connection, better: str, other: str) -> Worse | None:
+def worse(connection: sqlite3.Connection, better: str, answer: str) -> Worse | None:
     """Return another completion's answer, if it is to the same context. Raises NotFound."""
-    return Reader(connection).worse(row_of(connection, better)[NODE], other)
+    return Reader(connection).worse(row_of(connection, better)[NODE], answer)
 
 
 def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion:
-    found = by_response(connection, response_id)
-    if not found:
+    matches = by_response(connection, response_id)
+    if not matches:
         raise NotFound(
             f"there is no completion with response id {response_id!r} in the log", param="response_id"
         )
-    if len(found) > 1:
+    if len(matches) > 1:
         raise Conflict(
-            f"{len(found)} completions have the response id {response_id!r}: name one by its completion_id",
+            f"{len(matches)} completions have the response id {response_id!r}: name one by its completion_id",
             param="response_id",
-            candidates=candidates(found),
+            candidates=candidates(matches),
         )
-    return completion(connection, found[0].id)
+    return completion(connection, matches[0].id)
 
 
 def _turns(connection: sqlite3.Connection, where: str, *values: object) -> Iterator[Completion]:
     """Return the answers that aren't to side requests, latest first."""
     reader = Reader(connection)
-    latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL AND {SENT} ORDER BY id DESC LIMIT ?"  # noqa: S608
+    clauses = f"WHERE {where} AND reply IS NOT NULL AND {IS_BEST} ORDER BY id DESC LIMIT ?"
+    latest = f"SELECT {COLUMNS} FROM completion {clauses}"  # noqa: S608
     for row in connection.execute(latest, (*values, MAX_SIDE_REQUESTS)):
-        found = reader.completion(row, full=True)
-        if not is_side_request(found):
-            yield found
+        answer = reader.completion(row, full=True)
+        if not is_side_request(answer):
+            yield answer
 
 
 def _last_read(connection: sqlite3.Connection, caller: str, session: str | None) -> str | None:
     """Return the ID of the latest answer to a person; of what may be a side request only if there is no other."""
     perhaps = None
-    for found in _turns(connection, "caller = ? AND (? IS NULL OR session = ?)", caller, session, session):
-        earlier = _turns(connection, "caller = ? AND id < ?", caller, found.id)
-        if not perhaps_side_request(found, islice(earlier, ANSWERS_QUOTED)):
-            return found.id
-        perhaps = perhaps or found.id
+    for answer in _turns(connection, "caller = ? AND (? IS NULL OR session = ?)", caller, session, session):
+        earlier = _turns(connection, "caller = ? AND id < ?", caller, answer.id)
+        if not perhaps_side_request(answer, islice(earlier, ANSWERS_QUOTED)):
+            return answer.id
+        perhaps = perhaps or answer.id
     return perhaps
 
 
@@ -199,27 +204,27 @@ PersonalRecord = Completion | Feedback | Passthrough
 
 
 def personal_records(
-    connection: sqlite3.Connection, caller: str, after: str, limit: int
+    connection: sqlite3.Connection, caller: str, after_id: str, limit: int
 ) -> list[PersonalRecord]:
     """Return the completions, feedback and passthroughs of a caller, earliest first.
 
-    Completions have their contexts. Undone and superseded feedback is included. ``after``: the ID to continue from, or
-    "".
+    Completions have their contexts. Undone and superseded feedback is included. ``after_id``: the ID to continue from,
+    or "".
     """
-    moment = after[-LENGTH:]
+    moment = after_id[-LENGTH:]
     clauses = "WHERE caller = ? AND id > ? ORDER BY id LIMIT ?"
     rows = select(connection, clauses, (caller, f"cmpl_{moment}", limit))
     reader = Reader(connection)
-    found: list[PersonalRecord] = [reader.completion(row, None, full=True) for row in rows]
-    found += feedback.select(
+    records: list[PersonalRecord] = [reader.completion(row, None, full=True) for row in rows]
+    records += feedback.select(
         connection,
         "id IN (SELECT id FROM feedback WHERE rater = ? AND id > ? ORDER BY id LIMIT ?)",
         caller,
         f"fb_{moment}",
         limit,
     )
-    found += passthroughs_where(connection, clauses, (caller, f"pass_{moment}", limit))
-    return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]
+    records += passthroughs_where(connection, clauses, (caller, f"pass_{moment}", limit))
+    return sorted(records, key=lambda record: record.id[-LENGTH:])[:limit]
 
 
 LEAST_READING_S = 1.0
@@ -259,10 +264,10 @@ WENT_ON = f"""SELECT continues, later.id FROM completion AS later WHERE continue
 def regenerations(
     connection: sqlite3.Connection,
     limit: int = 50,
-    before: str | None = None,
+    before_id: str | None = None,
     conversation: str | None = None,
 ) -> list[Regeneration]:
-    """Return requests that were made again, latest first; ``before`` is an id to continue from.
+    """Return requests that were made again, latest first; ``before_id`` is an id to continue from.
 
     Perhaps the first answer wasn't what the person wanted. These are candidates of a preference, and nothing learns
     from them: feedback with ``preferred_over`` states one. A second answer to the same context counts if
@@ -276,20 +281,20 @@ def regenerations(
       ``MOST_ANSWERS`` share the context: a program that samples one prompt many times continues from none.
     """
     reader = Reader(connection)
-    found: list[Regeneration] = []
-    values = (LEAST_READING_S, MOST_READING_S, MOST_ANSWERS, before, before, conversation, conversation)
+    repeats: list[Regeneration] = []
+    values = (LEAST_READING_S, MOST_READING_S, MOST_ANSWERS, before_id, before_id, conversation, conversation)
     for again, instead_of, continues in connection.execute(AGAIN, values):
-        asked = reader.completion(row_of(connection, again), full=True)
+        request = reader.completion(row_of(connection, again), full=True)
         went_on = {
             answer
             for answer, later in connection.execute(WENT_ON, (again,))
             if not is_side_request(reader.completion(row_of(connection, later), full=True))
         }
-        if (continues or went_on) and not is_side_request(asked):
-            chosen = went_on.pop() if len(went_on) == 1 else None
-            found.append(
-                Regeneration(again, instead_of, asked.conversation_id, asked.asked.created_at, chosen)
+        if (continues or went_on) and not is_side_request(request):
+            choice = went_on.pop() if len(went_on) == 1 else None
+            repeats.append(
+                Regeneration(again, instead_of, request.conversation_id, request.asked.created_at, choice)
             )
-        if len(found) == limit:
+        if len(repeats) == limit:
             break
-    return found
+    return repeats

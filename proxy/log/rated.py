@@ -104,52 +104,52 @@ def weighed(
             name, choice = answer_named(answer)
             if name not in facts:
                 continue
-            conversation, node, fault, credential, served, instructed = facts[name]
+            conversation, node, fault, credential, model, instructed = facts[name]
             rating = effective[answer]
             if next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
                 rating = replace(rating, comment=next_turn(connection, name))
             worse = tuple(
-                other
-                for other in rating.preferred_over
-                if taught([reader.worse(node, other)], scrub=scrub, teachers=teachers)
+                rival
+                for rival in rating.preferred_over
+                if taught([reader.worse(node, rival)], scrub=scrub, teachers=teachers)
             )
             fault = (
                 fault
-                or untaught(served.upstream_table, teachers)
+                or untaught(model.upstream_table, teachers)
                 or vain(rating, paired=bool(rating.correction or worse))
                 or withheld(credential, rating.comment, rating.correction, scrub=scrub)
             )
-            yield Rating(answer, conversation, served, instructed, rating, worse, fault)
+            yield Rating(answer, conversation, model, instructed, rating, worse, fault)
 
 
 def rated(
     connection: sqlite3.Connection,
-    chosen: Iterable[Rating],
+    ratings: Iterable[Rating],
     use: Callable[[Iterator[RatedCompletion]], Result],
 ) -> Result:
     """Give rated answers with context, parameters and reply to ``use``, some at a time; return what it returns.
 
     Answers that were deleted meanwhile are left out.
     """
-    return use(_rated(connection, chosen))
+    return use(_rated(connection, ratings))
 
 
-def _rated(connection: sqlite3.Connection, chosen: Iterable[Rating]) -> Iterator[RatedCompletion]:
-    for part in _parts(chosen):
-        names = as_json({each.completion_id for each in part})
+def _rated(connection: sqlite3.Connection, ratings: Iterable[Rating]) -> Iterator[RatedCompletion]:
+    for part in _parts(ratings):
+        names = as_json({rating.completion_id for rating in part})
         rows = select(connection, "WHERE id IN (SELECT value FROM json_each(?))", (names,))
         reader = Reader(connection)
         reader.load(rows)
         by_id = {row[0]: row for row in rows}
-        for each in part:
-            if row := by_id.get(each.completion_id):
-                yield with_texts(reader, row, each)
+        for rating in part:
+            if row := by_id.get(rating.completion_id):
+                yield with_texts(reader, row, rating)
 
 
 def with_texts(reader: Reader, row: Any, rating: Rating) -> RatedCompletion:
     """Return a completion, by its row, with what counts of its feedback."""
     choice = answer_named(rating.answer)[1]
-    worse = (reader.worse(row[NODE], each) for each in rating.worse)
+    worse = (reader.worse(row[NODE], answer) for answer in rating.worse)
     return RatedCompletion(
         completion=reader.completion(row, rating.effective.reward, full=True).with_choice(choice),
         reward=rating.reward,
@@ -157,7 +157,7 @@ def with_texts(reader: Reader, row: Any, rating: Rating) -> RatedCompletion:
         feedback_ids=rating.feedback_ids,
         comment=rating.comment,
         correction=rating.correction,
-        worse=tuple(each.reply for each in worse if each),
+        worse=tuple(answer.reply for answer in worse if answer),
         fault=rating.fault,
         choice=choice,
     )
@@ -175,7 +175,7 @@ def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
 
 def all_have_system_messages(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> bool:
     """Return whether all contexts begin with a system message."""
-    (found,) = connection.execute(
+    (verdict,) = connection.execute(
         """WITH RECURSIVE way (parent, content) AS (
             SELECT parent, content FROM completion JOIN node ON node.id = completion.node
                 WHERE completion.id IN (SELECT value FROM json_each(?))
@@ -187,18 +187,18 @@ def all_have_system_messages(connection: sqlite3.Connection, completion_ids: Ite
         )""",
         (as_json(completion_ids), as_json(SYSTEM_ROLES)),
     ).fetchone()
-    return bool(found)
+    return bool(verdict)
 
 
 def in_contexts_of(
-    connection: sqlite3.Connection, completion_ids: Iterable[str], others: Iterable[str]
+    connection: sqlite3.Connection, completion_ids: Iterable[str], sibling_ids: Iterable[str]
 ) -> set[str]:
-    """Return those completions that answer the context of another one in ``others``."""
+    """Return those completions that answer the context of one of ``sibling_ids``."""
     rows = connection.execute(
         """SELECT id FROM completion WHERE id IN (SELECT value FROM json_each(?)) AND node IN (
             SELECT node FROM completion WHERE id IN (SELECT value FROM json_each(?))
         )""",
-        (as_json(completion_ids), as_json(others)),
+        (as_json(completion_ids), as_json(sibling_ids)),
     )
     return {name for (name,) in rows}
 
@@ -207,6 +207,6 @@ Item = TypeVar("Item")
 
 
 def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
-    left = iter(items)
-    while part := list(islice(left, AT_ONCE)):
+    remainder = iter(items)
+    while part := list(islice(remainder, AT_ONCE)):
         yield part

@@ -44,7 +44,7 @@ class Habit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CompletionPlace:
     """A completion as scopes need it."""
 
     completion_id: str
@@ -83,32 +83,32 @@ def for_training(
     """
     if habits is None:
         habits = habits_of(grades_of(feedback))
-    found = []
-    for each in feedback:
-        draft = each.draft
+    statements = []
+    for statement in feedback:
+        draft = statement.draft
         weight = draft.weight * rater_weights.get(draft.rater, 1.0) * SOURCE_WEIGHTS[draft.source]
         reward = draft.reward
         if reward is not None and draft.scale in GRADED and draft.voice in habits:
             mean, deviation = habits[draft.voice]
             reward = max(-1.0, min(1.0, (reward - mean) / deviation))
         if weight:
-            found.append(replace(each, draft=replace(draft, reward=reward, weight=weight)))
-    return found
+            statements.append(replace(statement, draft=replace(draft, reward=reward, weight=weight)))
+    return statements
 
 
 def grades_of(feedback: Iterable[Feedback]) -> dict[Voice, Counter[float]]:
     """Return how often each rater gave each grade, by rater; grades that no longer count are left out."""
     grades: dict[Voice, Counter[float]] = defaultdict(Counter)
-    for each in feedback:
-        counts = each.undone_at is None and each.superseded_by is None
-        if counts and each.draft.reward is not None and each.draft.scale in GRADED:
-            grades[each.draft.voice][each.draft.reward] += 1
+    for statement in feedback:
+        counts = statement.undone_at is None and statement.superseded_by is None
+        if counts and statement.draft.reward is not None and statement.draft.scale in GRADED:
+            grades[statement.draft.voice][statement.draft.reward] += 1
     return grades
 
 
 def habits_of(grades: Mapping[Voice, Counter[float]]) -> dict[Voice, Habit]:
     """Return the habits of the raters with ``MIN_GRADES`` or more that are not all the same."""
-    return {rater: habit for rater, given in grades.items() if (habit := _habit(given))}
+    return {rater: habit for rater, counter in grades.items() if (habit := _habit(counter))}
 
 
 def _habit(grades: Counter[float]) -> Habit | None:
@@ -120,24 +120,30 @@ def _habit(grades: Counter[float]) -> Habit | None:
     return Habit(mean, deviation) if deviation > LEAST_DEVIATION else None
 
 
-def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str, Effective]:
+def effective(feedback: Sequence[Feedback], places: Iterable[CompletionPlace]) -> dict[str, Effective]:
     """Return the effective rating of every answer that has any feedback, by its name (``records.answer_name``).
 
     ``feedback`` comes earliest first, complete for the conversations of ``places``.
     """
     ways = _Ways(places)
     about: dict[str, list[_Share]] = defaultdict(list)
-    for each in feedback:
-        if each.undone_at is None and each.superseded_by is None and each.draft.completion_id in ways.places:
-            covered = ways.covered_by(each)
+    for statement in feedback:
+        if (
+            statement.undone_at is None
+            and statement.superseded_by is None
+            and statement.draft.completion_id in ways.places
+        ):
+            covered = ways.covered_by(statement)
             for answer in covered:
-                about[answer].append(_Share(each, each.draft.weight / len(covered)))
+                about[answer].append(_Share(statement, statement.draft.weight / len(covered)))
     by_people = _heard_from_people(about)
-    found = {
-        answer: _summed(answer, [each for each in given if not (answer in by_people and each.draft.yields)])
-        for answer, given in about.items()
+    ratings = {
+        answer: _summed(
+            answer, [share for share in shares if not (answer in by_people and share.draft.yields)]
+        )
+        for answer, shares in about.items()
     }
-    return {answer: rating for answer, rating in found.items() if rating.feedback_ids}
+    return {answer: rating for answer, rating in ratings.items() if rating.feedback_ids}
 
 
 class _Share(NamedTuple):
@@ -153,14 +159,14 @@ class _Share(NamedTuple):
 
 def _heard_from_people(about: Mapping[str, Iterable[_Share]]) -> set[str]:
     """Return the answers that a person said something of, also those that they found worse than another one."""
-    found = set()
-    for answer, given in about.items():
-        for draft in (each.draft for each in given if each.draft.source in PEOPLE):
-            found |= {answer, draft.preferred_over or answer}
-    return found
+    answers = set()
+    for answer, shares in about.items():
+        for draft in (share.draft for share in shares if share.draft.source in PEOPLE):
+            answers |= {answer, draft.preferred_over or answer}
+    return answers
 
 
-def covered(feedback: Feedback, places: Iterable[Place]) -> list[str]:
+def covered(feedback: Feedback, places: Iterable[CompletionPlace]) -> list[str]:
     """Return the names of the answers that feedback is about. ``places``: those of its conversation."""
     return _Ways(places).covered_by(feedback)
 
@@ -168,9 +174,9 @@ def covered(feedback: Feedback, places: Iterable[Place]) -> list[str]:
 class _Ways:
     """Completions linked by ``continues``: edits and regenerations are branches."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
+    def __init__(self, places: Iterable[CompletionPlace]) -> None:
         self.places = {place.completion_id: place for place in places}
-        self._after: dict[str, list[Place]] = defaultdict(list)
+        self._after: dict[str, list[CompletionPlace]] = defaultdict(list)
         for place in self.places.values():
             if place.continues:
                 self._after[place.continues].append(place)
@@ -191,7 +197,7 @@ class _Ways:
             )
         ]
 
-    def _up(self, place: Place, within_turn: bool) -> Iterator[Place]:
+    def _up(self, place: CompletionPlace, within_turn: bool) -> Iterator[CompletionPlace]:
         while not (within_turn and place.begins_turn):
             earlier = self.places.get(place.continues or "")
             if earlier is None:
@@ -199,45 +205,45 @@ class _Ways:
             yield earlier
             place = earlier
 
-    def _down(self, place: Place, within_turn: bool, until: float) -> Iterator[Place]:
+    def _down(self, place: CompletionPlace, within_turn: bool, until: float) -> Iterator[CompletionPlace]:
         """Yield the completions that followed by then. Of several branches, only one that was continued counts."""
         while True:
-            after = [
-                each
-                for each in self._after.get(place.completion_id, ())
-                if each.created_at <= until and not (within_turn and each.begins_turn)
+            successors = [
+                successor
+                for successor in self._after.get(place.completion_id, ())
+                if successor.created_at <= until and not (within_turn and successor.begins_turn)
             ]
-            if len(after) > 1:
-                after = [each for each in after if each.completion_id in self._after]
-            if len(after) != 1:
+            if len(successors) > 1:
+                successors = [successor for successor in successors if successor.completion_id in self._after]
+            if len(successors) != 1:
                 return
-            (place,) = after
+            (place,) = successors
             yield place
 
 
-def _summed(answer: str, given: Sequence[_Share]) -> Effective:
+def _summed(answer: str, shares: Sequence[_Share]) -> Effective:
     """Return what feedback that covers an answer comes to, earliest first."""
-    rated = [each for each in given if each.draft.reward is not None]
-    narrowest = min((NARROWEST_FIRST.index(each.draft.scope) for each in rated), default=0)
+    rated_shares = [share for share in shares if share.draft.reward is not None]
+    narrowest = min((NARROWEST_FIRST.index(share.draft.scope) for share in rated_shares), default=0)
     # Of one rater, who may have rated a turn at several of its answers, the last word counts.
-    heeded = [each for each in rated if NARROWEST_FIRST.index(each.draft.scope) == narrowest]
-    counting = list({each.draft.voice: each for each in heeded}.values())
-    own = [each.feedback for each in reversed(given) if each.draft.answer == answer]
-    comment = next((each for each in own if each.draft.comment), None)
-    correction = next((each for each in own if each.draft.correction), None)
-    preferred = {over: each for each in reversed(own) if (over := each.draft.preferred_over)}
+    heeded = [share for share in rated_shares if NARROWEST_FIRST.index(share.draft.scope) == narrowest]
+    counting = list({share.draft.voice: share for share in heeded}.values())
+    own = [share.feedback for share in reversed(shares) if share.draft.answer == answer]
+    comment = next((share for share in own if share.draft.comment), None)
+    correction = next((share for share in own if share.draft.correction), None)
+    preferred = {over: share for share in reversed(own) if (over := share.draft.preferred_over)}
     # The latest pair first: if nothing else was said, the answer counts as new with each further one.
-    pairs = sorted(preferred.values(), key=lambda each: each.id, reverse=True)
-    words = [*(each for each in (comment, correction) if each), *pairs]
+    pairs = sorted(preferred.values(), key=lambda share: share.id, reverse=True)
+    words = [*(share for share in (comment, correction) if share), *pairs]
     reward, weight = _mean(_opinions_of(counting))
-    used = [*(each.feedback for each in counting), *words]
+    used = [*(share.feedback for share in counting), *words]
     return Effective(
         reward=reward,
-        weight=max((each.draft.weight for each in words), default=0.0) if reward is None else weight,
-        feedback_ids=tuple(dict.fromkeys(each.id for each in used)),
+        weight=max((share.draft.weight for share in words), default=0.0) if reward is None else weight,
+        feedback_ids=tuple(dict.fromkeys(share.id for share in used)),
         comment=comment.draft.comment if comment else None,
         correction=correction.draft.correction if correction else None,
-        preferred_over=tuple(over for each in pairs if (over := each.draft.preferred_over)),
+        preferred_over=tuple(over for share in pairs if (over := share.draft.preferred_over)),
     )
 
 
@@ -250,14 +256,14 @@ def _mean(opinions: Sequence[tuple[float, float]]) -> tuple[float | None, float]
 def _opinions_of(counting: Sequence[_Share]) -> list[tuple[float, float]]:
     """Return rewards and weights: one for each rater whose name is true, and one for all raters of a key."""
     groups: dict[Voice | str, list[_Share]] = defaultdict(list)
-    for each in counting:
-        shared = each.draft.given_with not in (None, "proxy")
-        groups[str(each.draft.given_with) if shared else each.draft.voice].append(each)
+    for share in counting:
+        shared = share.draft.given_with not in (None, "proxy")
+        groups[str(share.draft.given_with) if shared else share.draft.voice].append(share)
     return [
         (
-            sum(each.weight * (each.draft.reward or 0.0) for each in group)
-            / sum(each.weight for each in group),
-            max(each.weight for each in group),
+            sum(share.weight * (share.draft.reward or 0.0) for share in group)
+            / sum(share.weight for share in group),
+            max(share.weight for share in group),
         )
         for group in groups.values()
     ]
@@ -293,42 +299,48 @@ def raters(figures: Mapping[tuple[str, RaterFigure], int]) -> list[Rater]:
 
     ``figures``: the sums of ``rater_figures`` over all conversations.
     """
-    found = [_rater(name, figures) for name in {name for name, _ in figures}]
-    return sorted((each for each in found if each.rated), key=lambda each: (-each.rated, each.name))
+    people = [_rater(name, figures) for name in {name for name, _ in figures}]
+    return sorted((rater for rater in people if rater.rated), key=lambda rater: (-rater.rated, rater.name))
 
 
 def _rater(name: str, figures: Mapping[tuple[str, RaterFigure], int]) -> Rater:
-    figure: dict[RaterFigure, int] = {each: figures.get((name, each), 0) for each in get_args(RaterFigure)}
-    count, mine, theirs = figure["compared"], figure["found_good"], figure["others_found_good"]
+    figure: dict[RaterFigure, int] = {key: figures.get((name, key), 0) for key in get_args(RaterFigure)}
+    count, own, peers = figure["compared"], figure["found_good"], figure["others_found_good"]
     return Rater(
         name=name,
         good=figure["good"],
         bad=figure["bad"],
         compared=count,
         agreed=figure["agreed"],
-        by_chance=(mine * theirs + (count - mine) * (count - theirs)) / count if count else 0.0,
+        by_chance=(own * peers + (count - own) * (count - peers)) / count if count else 0.0,
     )
 
 
-def rater_figures(feedback: Sequence[Feedback], places: Iterable[Place]) -> Counter[tuple[str, RaterFigure]]:
+def rater_figures(
+    feedback: Sequence[Feedback], places: Iterable[CompletionPlace]
+) -> Counter[tuple[str, RaterFigure]]:
     """Count what each rater found, and how far the others agree. ``feedback`` comes from ``for_training``."""
     places = list(places)
     figures: Counter[tuple[str, RaterFigure]] = Counter()
-    for name in {each.draft.rater for each in feedback}:
-        own, others = (
-            _opinions(effective([each for each in feedback if (each.draft.rater == name) is mine], places))
-            for mine in (True, False)
+    for name in {statement.draft.rater for statement in feedback}:
+        own, peers = (
+            _opinions(
+                effective(
+                    [statement for statement in feedback if (statement.draft.rater == name) is is_own], places
+                )
+            )
+            for is_own in (True, False)
         )
-        both = [(own[answer], others[answer]) for answer in own.keys() & others.keys()]
-        found: dict[RaterFigure, int] = {
+        both = [(own[answer], peers[answer]) for answer in own.keys() & peers.keys()]
+        counts: dict[RaterFigure, int] = {
             "good": sum(own.values()),
             "bad": len(own) - sum(own.values()),
             "compared": len(both),
-            "agreed": sum(one == another for one, another in both),
-            "found_good": sum(one for one, _ in both),
-            "others_found_good": sum(another for _, another in both),
+            "agreed": sum(opinion == peer_opinion for opinion, peer_opinion in both),
+            "found_good": sum(opinion for opinion, _ in both),
+            "others_found_good": sum(peer_opinion for _, peer_opinion in both),
         }
-        figures.update({(name, figure): count for figure, count in found.items() if count})
+        figures.update({(name, figure): count for figure, count in counts.items() if count})
     return figures
 
 
@@ -338,42 +350,49 @@ RatingFigure = Literal[
 """The last two: answers that a judge and people both found good or bad, and those on which they agree."""
 
 
-def rating_figures(feedback: Sequence[Feedback], places: Iterable[Place]) -> Counter[RatingFigure]:
+def rating_figures(feedback: Sequence[Feedback], places: Iterable[CompletionPlace]) -> Counter[RatingFigure]:
     """Count effective ratings as they were given."""
     places = list(places)
     ratings = effective(feedback, places).values()
     # A rating of a whole turn is one, however many answers it covers.
-    rewards = {each.feedback_ids[0]: each.reward for each in ratings if each.reward is not None}.values()
+    rewards = {
+        rating.feedback_ids[0]: rating.reward for rating in ratings if rating.reward is not None
+    }.values()
     agreed, both = _agreement_with_judges(feedback, places)
     return Counter(
         {
             "ratings": len(rewards),
             "good": sum(reward > 0 for reward in rewards),
             "bad": sum(reward < 0 for reward in rewards),
-            "comments": sum(each.comment is not None for each in ratings),
-            "corrections": sum(each.correction is not None for each in ratings),
+            "comments": sum(rating.comment is not None for rating in ratings),
+            "corrections": sum(rating.correction is not None for rating in ratings),
             "judged_and_rated": both,
             "judged_as_rated": agreed,
         }
     )
 
 
-def _agreement_with_judges(feedback: Sequence[Feedback], places: Sequence[Place]) -> tuple[int, int]:
+def _agreement_with_judges(
+    feedback: Sequence[Feedback], places: Sequence[CompletionPlace]
+) -> tuple[int, int]:
     """Return on how many answers judges and people agree, and how many answers both found good or bad.
 
     Judges often only compare: an answer that they corrected is bad to them, one that they prefer to another is good.
     """
-    if not any(each.draft.source == "judge" for each in feedback):
+    if not any(statement.draft.source == "judge" for statement in feedback):
         return 0, 0
-    by_judges = effective([each for each in feedback if each.draft.source == "judge"], places)
+    by_judges = effective([statement for statement in feedback if statement.draft.source == "judge"], places)
     judges = {
-        answer: each.reward > 0 if each.reward else not each.correction for answer, each in by_judges.items()
+        answer: rating.reward > 0 if rating.reward else not rating.correction
+        for answer, rating in by_judges.items()
     }
-    people = _opinions(effective([each for each in feedback if each.draft.source in PEOPLE], places))
+    people = _opinions(
+        effective([statement for statement in feedback if statement.draft.source in PEOPLE], places)
+    )
     both = judges.keys() & people.keys()
     return sum(judges[answer] == people[answer] for answer in both), len(both)
 
 
 def _opinions(ratings: Mapping[str, Effective]) -> dict[str, bool]:
     """Return by answer whether it was found good; those that were found neither are left out."""
-    return {answer: each.reward > 0 for answer, each in ratings.items() if each.reward}
+    return {answer: rating.reward > 0 for answer, rating in ratings.items() if rating.reward}

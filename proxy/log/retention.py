@@ -40,7 +40,7 @@ class Keep(NamedTuple):
 
 
 def boundary(
-    connection: sqlite3.Connection, keep: Keep, now: float, table: Literal["completion", "passthrough"]
+    connection: sqlite3.Connection, keep: Keep, moment: float, table: Literal["completion", "passthrough"]
 ) -> int:
     """Return the number of the last row that is too old, or beyond the count to keep; 0 if all are kept."""
     by_place = by_age = 0
@@ -51,33 +51,33 @@ def boundary(
         ).fetchone()
         by_place = row[0] if row else 0
     if keep.days is not None:
-        oldest = now - keep.days * DAY_S
-        kept = connection.execute(
+        oldest = moment - keep.days * DAY_S
+        oldest_row = connection.execute(
             f"SELECT n FROM {table} WHERE created_at BETWEEN ? AND ? ORDER BY n LIMIT 1",  # noqa: S608
-            (oldest, now),
+            (oldest, moment),
         ).fetchone()
         (by_age,) = connection.execute(
             f"SELECT coalesce(max(n), 0) FROM {table} WHERE created_at < ? AND (? IS NULL OR n < ?)",  # noqa: S608
-            (oldest, *(kept or (None,)), *(kept or (None,))),
+            (oldest, *(oldest_row or (None,)), *(oldest_row or (None,))),
         ).fetchone()
     return int(max(by_place, by_age))
 
 
-def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> tuple[int, int]:
+def prune(connection: sqlite3.Connection, keep: Keep, start: int, upto: int) -> tuple[int, int]:
     """Delete some completions with numbers in (after, upto]; returns the last number checked, and how many went.
 
     0 as the last number: there are no more.
     """
     rows = connection.execute(
         "SELECT n, id, conversation_id FROM completion WHERE n > ? AND n <= ? ORDER BY n LIMIT ?",
-        (after, upto, STEP_ROWS),
+        (start, upto, STEP_ROWS),
     ).fetchall()
     ids = {row[1] for row in rows}
     if keep.rated:
-        rated = _rated(connection, {row[2] for row in rows})
-        ids -= rated
+        rated_ids = _rated(connection, {row[2] for row in rows})
+        ids -= rated_ids
         if keep.next_turns:
-            ids -= _next_turns(connection, rated)
+            ids -= _next_turns(connection, rated_ids)
     if ids:
         erase(connection, ids)
     return (rows[-1][0] if rows else 0), len(ids)
@@ -98,8 +98,8 @@ def forget(connection: sqlite3.Connection, caller: str) -> int:
     if ids:
         erase(connection, ids)
         return len(ids)
-    if gone := _delete_passthrough(connection, "caller = ?", caller):
-        return gone
+    if count := _delete_passthrough(connection, "caller = ?", caller):
+        return count
     if ids := duels.sampled_for(connection, caller, STEP_ROWS):
         erase(connection, ids)
         return len(ids)
@@ -109,10 +109,10 @@ def forget(connection: sqlite3.Connection, caller: str) -> int:
     return erase_feedback(connection, "rater = ?", caller)
 
 
-def _delete_passthrough(connection: sqlite3.Connection, where: str, value: object) -> int:
+def _delete_passthrough(connection: sqlite3.Connection, where: str, operand: object) -> int:
     some = f"SELECT n FROM passthrough WHERE {where} LIMIT ?"  # noqa: S608
     statement = f"DELETE FROM passthrough WHERE n IN ({some})"  # noqa: S608
-    return connection.execute(statement, (value, PASSTHROUGH_STEP_ROWS)).rowcount
+    return connection.execute(statement, (operand, PASSTHROUGH_STEP_ROWS)).rowcount
 
 
 # Of the first choice, and of "ID/1" and so on; "0" is the character behind "/". Both bounds let the index be used.
@@ -123,7 +123,7 @@ PREFERRED_OVER = "feedback.preferred_over >= {0} AND feedback.preferred_over < {
 def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:
     """Return the completions that feedback is about, also as the worse one of two."""
     ratings = feedback.effective_ratings(connection, conversations)
-    worse = {over for each in ratings.values() for over in each.preferred_over}
+    worse = {over for rating in ratings.values() for over in rating.preferred_over}
     compared = connection.execute(
         f"""SELECT feedback.preferred_over FROM completion JOIN feedback ON {PREFERRED_OVER.format("completion.id")}
         WHERE completion.conversation_id IN (SELECT value FROM json_each(?))
@@ -190,15 +190,15 @@ def _prune_path(connection: sqlite3.Connection, node: int) -> set[int]:
     """Delete a node and those above it, up to one that is still used; returns the contents that they had."""
     contents: set[int] = set()
     while node:
-        gone = connection.execute(
+        row = connection.execute(
             """DELETE FROM node WHERE id = :node
             AND NOT EXISTS (SELECT 1 FROM node AS child WHERE child.parent = :node)
             AND NOT EXISTS (SELECT 1 FROM completion WHERE completion.node = :node)
             RETURNING parent, content""",
             {"node": node},
         ).fetchone()
-        if gone is None:
+        if row is None:
             break
-        node = gone[0]
-        contents.add(gone[1])
+        node = row[0]
+        contents.add(row[1])
     return contents

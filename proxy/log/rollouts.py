@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound, Unprocessable
-from burnish.proxy.log.store import SENT, Reader, as_json, select
+from burnish.proxy.log.store import IS_BEST, Reader, as_json, select
 from burnish.proxy.records import Completion, Reward, Rollout, RolloutStatus, Step
 
 NAMES = [field.name for field in fields(Rollout) if field.name not in ("rewards", "steps")]
 COLUMNS = ", ".join(f'"{name}"' for name in NAMES)
 PLACES = ", ".join("?" * len(NAMES))
-READY = """learnt_in IS NULL AND status != 'open' AND NOT held_out
+LEARNABLE = """learnt_in IS NULL AND status != 'open' AND NOT held_out
     AND EXISTS (SELECT 1 FROM rollout_reward WHERE rollout = rollout.id)"""
 """Whether a run could learn from a rollout."""
 AMONG = "IN (SELECT value FROM json_each(?))"
@@ -36,7 +36,7 @@ class Filter(NamedTuple):
 def add(connection: sqlite3.Connection, rollout: Rollout) -> None:
     connection.execute(
         f"INSERT INTO rollout ({COLUMNS}) VALUES ({PLACES})",  # noqa: S608
-        [orjson.dumps(value).decode() if name == "tags" else value for name, value in _facts(rollout)],
+        [orjson.dumps(fact).decode() if name == "tags" else fact for name, fact in _facts(rollout)],
     )
 
 
@@ -46,34 +46,34 @@ def _facts(rollout: Rollout) -> list[tuple[str, Any]]:
 
 def one(connection: sqlite3.Connection, rollout_id: str) -> Rollout:
     """Raises NotFound."""
-    for found in _select(connection, "WHERE id = ?", rollout_id):
-        return found
+    for rollout in _select(connection, "WHERE id = ?", rollout_id):
+        return rollout
     raise NotFound(
         f"there is no rollout {rollout_id!r}: POST /v1/rollouts begins one, GET /v1/rollouts lists them",
         code="rollout_not_found",
     )
 
 
-def latest(connection: sqlite3.Connection, wanted: Filter, limit: int) -> list[Rollout]:
+def latest(connection: sqlite3.Connection, filters: Filter, limit: int) -> list[Rollout]:
     """Return rollouts, latest first."""
-    given = {
-        "task = ?": wanted.task,
-        '"group" = ?': wanted.group,
-        "status = ?": wanted.status,
-        "held_out = ?": wanted.held_out,
-        "id < ?": wanted.after,
+    operands = {
+        "task = ?": filters.task,
+        '"group" = ?': filters.group,
+        "status = ?": filters.status,
+        "held_out = ?": filters.held_out,
+        "id < ?": filters.after,
     }
-    used = {clause: value for clause, value in given.items() if value is not None}
+    used = {clause: operand for clause, operand in operands.items() if operand is not None}
     where = f"WHERE {' AND '.join(used)}" if used else ""
     return _select(connection, f"{where} ORDER BY id DESC LIMIT ?", *used.values(), limit)
 
 
 def earliest(
-    connection: sqlite3.Connection, after: str, limit: int, task: str | None = None
+    connection: sqlite3.Connection, after_id: str, limit: int, task: str | None = None
 ) -> list[Rollout]:
     """Return rollouts behind an ID, earliest first; ``task``: only of this one."""
     return _select(
-        connection, "WHERE id > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY id LIMIT ?3", after, task, limit
+        connection, "WHERE id > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY id LIMIT ?3", after_id, task, limit
     )
 
 
@@ -82,7 +82,7 @@ def open_ones(connection: sqlite3.Connection) -> list[Rollout]:
 
 
 def reward(
-    connection: sqlite3.Connection, rollout_id: str, given: Reward, step: int | None
+    connection: sqlite3.Connection, rollout_id: str, reward: Reward, step: int | None
 ) -> tuple[Rollout, bool]:
     """Store a reward; ``step`` counts the rollout's completions from 0, None: the rollout as a whole.
 
@@ -91,13 +91,14 @@ def reward(
     rollout = one(connection, rollout_id)
     completion_id = None if step is None else _step(rollout, step)
     about = "the rollout as a whole" if step is None else f"step {step}"
-    for each in rollout.rewards:
-        if each.completion_id != completion_id:
+    for earlier in rollout.rewards:
+        if earlier.completion_id != completion_id:
             continue
-        if (each.value, each.reason) == (given.value, given.reason):
+        if (earlier.value, earlier.reason) == (reward.value, reward.reason):
             return rollout, True
         raise Conflict(
-            f"{about} has its reward already: {each.value:g}. Rewards of different steps add up; one can't be changed",
+            f"{about} has its reward already: {earlier.value:g}. "
+            "Rewards of different steps add up; one can't be changed",
             code="rewarded",
         )
     if rollout.status != "open":
@@ -107,7 +108,7 @@ def reward(
         )
     connection.execute(
         "INSERT INTO rollout_reward VALUES (?, ?, ?, ?, ?)",
-        (rollout_id, given.created_at, given.value, completion_id, given.reason),
+        (rollout_id, reward.created_at, reward.value, completion_id, reward.reason),
     )
     return one(connection, rollout_id), False
 
@@ -136,7 +137,7 @@ def end(connection: sqlite3.Connection, rollout_id: str, at: float, status: Roll
 
 def unlearnt(connection: sqlite3.Connection, task: str) -> list[Rollout]:
     """Return the rollouts of a task that ended with a reward and that no run has learnt from, earliest first."""
-    return _select(connection, f"WHERE {READY} AND task = ? ORDER BY id", task)
+    return _select(connection, f"WHERE {LEARNABLE} AND task = ? ORDER BY id", task)
 
 
 class Tally(NamedTuple):
@@ -149,8 +150,8 @@ class Tally(NamedTuple):
 
 def tally(connection: sqlite3.Connection) -> Tally:
     ((under_way,),) = connection.execute("SELECT count(*) FROM rollout WHERE status = 'open'")
-    ready = connection.execute(f"SELECT task, count(*) FROM rollout WHERE {READY} GROUP BY task")  # noqa: S608
-    return Tally(under_way, dict(ready.fetchall()))
+    rows = connection.execute(f"SELECT task, count(*) FROM rollout WHERE {LEARNABLE} GROUP BY task")  # noqa: S608
+    return Tally(under_way, dict(rows.fetchall()))
 
 
 def held_out(connection: sqlite3.Connection, task: str, versions: Collection[int]) -> list[Rollout]:
@@ -171,7 +172,7 @@ def learnt(connection: sqlite3.Connection, rollout_ids: Iterable[str], run: str)
 
 def steps(connection: sqlite3.Connection, rollout_ids: Iterable[str]) -> dict[str, Completion]:
     """Return the completions of rollouts with their contexts, by ID."""
-    rows = select(connection, f"WHERE rollout {AMONG} AND {SENT} ORDER BY n", [as_json(rollout_ids)])
+    rows = select(connection, f"WHERE rollout {AMONG} AND {IS_BEST} ORDER BY n", [as_json(rollout_ids)])
     reader = Reader(connection)
     reader.load(rows)
     return {row[0]: reader.completion(row, full=True) for row in rows}
@@ -188,10 +189,10 @@ def forget(connection: sqlite3.Connection, caller: str) -> None:
     _delete(connection, "caller = ?", caller)
 
 
-def _delete(connection: sqlite3.Connection, where: str, value: str) -> None:
+def _delete(connection: sqlite3.Connection, where: str, operand: str) -> None:
     some = f"SELECT id FROM rollout WHERE {where}"  # noqa: S608
-    connection.execute(f"DELETE FROM rollout_reward WHERE rollout IN ({some})", (value,))  # noqa: S608
-    connection.execute(f"DELETE FROM rollout WHERE {where}", (value,))  # noqa: S608
+    connection.execute(f"DELETE FROM rollout_reward WHERE rollout IN ({some})", (operand,))  # noqa: S608
+    connection.execute(f"DELETE FROM rollout WHERE {where}", (operand,))  # noqa: S608
 
 
 def _select(connection: sqlite3.Connection, clauses: str, *values: object) -> list[Rollout]:
@@ -206,23 +207,23 @@ def _select(connection: sqlite3.Connection, clauses: str, *values: object) -> li
     )
     steps = _by_rollout(
         connection,
-        f"SELECT rollout, id, continues FROM completion WHERE rollout {AMONG} AND {SENT} ORDER BY n",  # noqa: S608
+        f"SELECT rollout, id, continues FROM completion WHERE rollout {AMONG} AND {IS_BEST} ORDER BY n",  # noqa: S608
         ids,
     )
     return [_rollout(row, rewards.get(row[0], ()), steps.get(row[0], ())) for row in rows]
 
 
 def _by_rollout(connection: sqlite3.Connection, query: str, ids: str) -> Mapping[str, list[Sequence[Any]]]:
-    found: dict[str, list[Sequence[Any]]] = {}
+    by_rollout: dict[str, list[Sequence[Any]]] = {}
     for rollout, *facts in connection.execute(query, (ids,)):
-        found.setdefault(rollout, []).append(facts)
-    return found
+        by_rollout.setdefault(rollout, []).append(facts)
+    return by_rollout
 
 
 def _rollout(row: Sequence[Any], rewards: Iterable[Sequence[Any]], steps: Iterable[Sequence[Any]]) -> Rollout:
     facts = dict(zip(NAMES, row, strict=True))
     return Rollout(
         **facts | {"tags": orjson.loads(facts["tags"]), "held_out": bool(facts["held_out"])},
-        rewards=tuple(Reward(*each) for each in rewards),
-        steps=tuple(Step(*each) for each in steps),
+        rewards=tuple(Reward(*columns) for columns in rewards),
+        steps=tuple(Step(*columns) for columns in steps),
     )

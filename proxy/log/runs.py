@@ -103,15 +103,15 @@ def teachers(connection: sqlite3.Connection, feedback_ids: Collection[str]) -> l
 
 
 def answers_by_day(
-    connection: sqlite3.Connection, versions: Collection[int], days: int, now: datetime
+    connection: sqlite3.Connection, versions: Collection[int], days: int, moment: datetime
 ) -> list[Day]:
     """Return the answers of these versions on the last days, earliest first; the last one is today.
 
     IDs begin with their time, so the index by version and ID counts a day without reading a completion.
     """
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     begins = [midnight - timedelta(days=ago) for ago in range(days - 1, -2, -1)]
-    edges = [first_completion_id_at(each.timestamp()) for each in begins]
+    edges = [first_completion_id_at(begin.timestamp()) for begin in begins]
     rows = connection.execute(
         """SELECT day.key, version.value, (
             SELECT count(*) FROM completion WHERE adapter_version = version.value
@@ -123,5 +123,5 @@ def answers_by_day(
 
 
 def _day(begin: datetime, place: int, rows: Sequence[tuple[int, int, int]]) -> Day:
-    found = {version: count for day, version, count in rows if day == place and count}
-    return Day(begin.date().isoformat(), found)
+    counts = {version: count for day, version, count in rows if day == place and count}
+    return Day(begin.date().isoformat(), counts)

@@ -42,7 +42,7 @@ MOST_BEHIND = 4096
 END = 2**63 - 1
 """Above the number of any completion, and any count of them."""
 
-BEHIND = "n > (SELECT n FROM search_end)"
+UNINDEXED = "n > (SELECT n FROM search_end)"
 """Whether the index lacks a completion."""
 CREATE = """CREATE VIRTUAL TABLE search USING fts5(
     words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 2'
@@ -58,23 +58,23 @@ FILL = """INSERT INTO search (rowid, words) SELECT n, searched(asked.body, answe
 
 def searched(prompt: bytes | None, reply: bytes | None) -> str:
     """Return the words of a completion that are searched, from its messages as they are stored."""
-    asked = loaded(prompt) if prompt else {}
-    parts = (words(asked) or text_of(asked), text_of(loaded(reply)) if reply else "")
+    message = loaded(prompt) if prompt else {}
+    parts = (words(message) or text_of(message), text_of(loaded(reply)) if reply else "")
     # SQLite's texts end at a NUL.
     return "\n".join(part[:CHARACTERS] for part in parts).replace("\0", " ").strip()
 
 
 def remove(connection: sqlite3.Connection, completion_ids: str) -> None:
     """Take completions (a JSON array) out of the index, before they are deleted."""
-    named = "completion.id IN (SELECT value FROM json_each(?))"
-    rows = _texts(connection, f"{named} AND NOT {BEHIND}", completion_ids)
+    among = "completion.id IN (SELECT value FROM json_each(?))"
+    rows = _texts(connection, f"{among} AND NOT {UNINDEXED}", completion_ids)
     connection.executemany(
         "INSERT INTO search (search, rowid, words) VALUES ('delete', ?, ?)", [row for row in rows if row[1]]
     )
     # When the last rows are deleted, the next ones get their numbers.
     connection.execute(
         f"""UPDATE search_end SET n = min(n, coalesce(
-            (SELECT n FROM completion WHERE NOT {named} ORDER BY n DESC LIMIT 1), 0))""",  # noqa: S608
+            (SELECT n FROM completion WHERE NOT {among} ORDER BY n DESC LIMIT 1), 0))""",  # noqa: S608
         (completion_ids,),
     )
 
@@ -83,7 +83,7 @@ def add(connection: sqlite3.Connection) -> bool:
     """Add the next completions to the index, in a transaction of its own; return whether more wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        rows = _texts(connection, f"{BEHIND} ORDER BY n LIMIT ?", STEP_ROWS)
+        rows = _texts(connection, f"{UNINDEXED} ORDER BY n LIMIT ?", STEP_ROWS)
         if rows:
             texts = [row for row in rows if row[1]]
             connection.executemany("INSERT INTO search (rowid, words) VALUES (?, ?)", texts)
@@ -118,12 +118,12 @@ class Lag:
         self._at = 0.0
         self._trouble = ""
 
-    def is_due(self, written: int, *, idle: bool) -> bool:
+    def is_due(self, count: int, *, idle: bool) -> bool:
         """Note that so many entries and calls were written; return whether it is time for a step.
 
         ``idle``: the writer found nothing to write.
         """
-        self._written += written
+        self._written += count
         if self.more or self._written >= MOST_BEHIND:
             return True
         if not self._written or idle:
@@ -146,55 +146,55 @@ def purge(connection: sqlite3.Connection, *, begin: bool) -> bool:
 
     Until then the file holds the words of deleted texts. ``begin``: the first step.
     """
-    before = connection.total_changes
+    changes = connection.total_changes
     pages = -MERGE_PAGES if begin else MERGE_PAGES
     connection.execute("INSERT INTO search (search, rank) VALUES ('merge', ?)", (pages,))
     # The command itself counts as one change.
-    return connection.total_changes - before > 1
+    return connection.total_changes - changes > 1
 
 
 class Search:
     """One search, in pages."""
 
-    def __init__(self, connection: sqlite3.Connection, given: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, query: str) -> None:
         self._connection = connection
-        self._expression = _expression(given)
+        self._expression = _expression(query)
         self._behind = self._found_behind()
 
-    def matches(self, before: str | None) -> Iterator[list[int]]:
+    def matches(self, before_id: str | None) -> Iterator[list[int]]:
         """Yield the numbers of completions with all the words, latest first, some at a time."""
-        end, size = self._end(before), BATCH
+        end, size = self._end(before_id), BATCH
         while end:
             yield (numbers := self._numbers(0, end, size))
             end = numbers[-1] if len(numbers) == size else 0
             size = min(2 * size, LAST_BATCH)
 
-    def is_rare(self, before: str | None) -> bool:
+    def is_rare(self, before_id: str | None) -> bool:
         """Whether it is quicker to look at all that it finds than at what other filters find."""
-        return len(self._numbers(0, self._end(before), RARE)) < RARE
+        return len(self._numbers(0, self._end(before_id), RARE)) < RARE
 
     def among(self, numbers: Collection[int]) -> list[int]:
         """Return those of the completions that have all the words."""
         if not numbers:
             return []
-        found = self._numbers(min(numbers), max(numbers) + 1, END)
-        return [*set(numbers).intersection(found)]
+        matches = self._numbers(min(numbers), max(numbers) + 1, END)
+        return [*set(numbers).intersection(matches)]
 
-    def _end(self, before: str | None) -> int:
+    def _end(self, before_id: str | None) -> int:
         """Return the number above those of the completions before an ID; 0 if there are none."""
-        if before is None:
+        if before_id is None:
             return END
         latest = "SELECT n FROM completion WHERE id < ? ORDER BY id DESC LIMIT 1"
-        found = self._connection.execute(latest, (before,)).fetchone()
-        return found[0] + 1 if found else 0
+        row = self._connection.execute(latest, (before_id,)).fetchone()
+        return row[0] + 1 if row else 0
 
     def _numbers(self, begin: int, end: int, most: int) -> list[int]:
         """Return the latest numbers of a range; those that the index lacks are the latest of all."""
-        behind = [number for number in self._behind if begin <= number < end][:most]
-        return behind + self._found_in(self._connection, begin, end, most - len(behind))
+        unindexed = [number for number in self._behind if begin <= number < end][:most]
+        return unindexed + self._found_in(self._connection, begin, end, most - len(unindexed))
 
     def _found_behind(self) -> list[int]:
-        rows = _texts(self._connection, BEHIND) if self._expression else []
+        rows = _texts(self._connection, UNINDEXED) if self._expression else []
         with closing(sqlite3.connect(":memory:")) as index:  # takes the same for words
             index.execute(CREATE)
             index.executemany("INSERT INTO search (rowid, words) VALUES (?, ?)", rows)
@@ -211,11 +211,11 @@ class Search:
         return [number for (number,) in rows]
 
 
-def _expression(given: str) -> str:
+def _expression(query: str) -> str:
     """Return a query of FTS5 for all words, in any order; the last may be the beginning of one. "": no words."""
-    found = WORD.findall(given)
-    unfinished = found and given.endswith(found[-1]) and len(found[-1]) >= PREFIX
-    return " ".join(f'"{word}"' for word in found) + ("*" if unfinished else "")
+    terms = WORD.findall(query)
+    unfinished = terms and query.endswith(terms[-1]) and len(terms[-1]) >= PREFIX
+    return " ".join(f'"{word}"' for word in terms) + ("*" if unfinished else "")
 
 
 def register(connection: sqlite3.Connection) -> None:

@@ -69,8 +69,10 @@ def is_side_request(completion: Completion) -> bool:
     messages = completion.messages
     return (
         completion.asked.sub_agent
-        or any(SYSTEM.search(text_of(each)) for each in messages if each.get("role") in SYSTEM_ROLES)
-        or LAST.search(next((text_of(each) for each in reversed(messages) if each.get("role") == "user"), ""))
+        or any(SYSTEM.search(text_of(message)) for message in messages if message.get("role") in SYSTEM_ROLES)
+        or LAST.search(
+            next((text_of(message) for message in reversed(messages) if message.get("role") == "user"), "")
+        )
         is not None
         or _codex_says_so(completion.params.get("client_metadata"))
     )
@@ -82,25 +84,25 @@ def perhaps_side_request(completion: Completion, answers: Iterable[Completion]) 
     An agent that quotes a summary goes on after a compaction.
     """
     messages = completion.messages
-    if completion.params.get("tools") or any(each.get("role") == "assistant" for each in messages):
+    if completion.params.get("tools") or any(message.get("role") == "assistant" for message in messages):
         return False
-    texts = [text_of(each) for each in messages]
+    texts = [text_of(message) for message in messages]
     return _asks_for_a_title(completion) or any(
-        0 <= completion.asked.created_at - each.asked.created_at - each.ended.total_s <= A_MOMENT_S
-        and len(quoted := text_of(each.reply or {}).strip()) >= QUOTED_CHARACTERS
+        0 <= completion.asked.created_at - answer.asked.created_at - answer.ended.total_s <= A_MOMENT_S
+        and len(quoted := text_of(answer.reply or {}).strip()) >= QUOTED_CHARACTERS
         and any(quoted in text for text in texts)
-        and not _asks_for_a_title(each)
-        for each in answers
+        and not _asks_for_a_title(answer)
+        for answer in answers
     )
 
 
 def _asks_for_a_title(completion: Completion) -> bool:
-    return any(ASKS_FOR_A_TITLE.match(text_of(each)) for each in completion.messages[-1:])
+    return any(ASKS_FOR_A_TITLE.match(text_of(message)) for message in completion.messages[-1:])
 
 
 def _codex_says_so(metadata: Any) -> bool:
     try:
-        said = orjson.loads(metadata["x-codex-turn-metadata"])
-        return any(said.get(key, usual) != usual for key, usual in CODEX_TURN.items())
+        turn = orjson.loads(metadata["x-codex-turn-metadata"])
+        return any(turn.get(key, usual) != usual for key, usual in CODEX_TURN.items())
     except (LookupError, TypeError, AttributeError, orjson.JSONDecodeError):
         return False  # not Codex, or another version of it

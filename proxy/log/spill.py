@@ -82,9 +82,9 @@ class Spill:
         if self._open is None or self._length >= SEGMENT_BYTES or not self._segments[-1].exists():
             last = int(self._segments[-1].stem) if self._segments else FIRST_NUMBER
             path = self._path(last + 1)
-            opened = _create(path)
+            file = _create(path)
             self.close()
-            self._open = opened
+            self._open = file
             self._segments.append(path)
         record = packed(entry)
         try:
@@ -108,19 +108,19 @@ class Spill:
         Raises OSError, Unreadable; after that, call ``skip``.
         """
         while self._segments:
-            found: list[Entry] = []
+            entries: list[Entry] = []
             self._read_to = self._position
             try:
                 for entry, end in self._records(self._segments[0]):
-                    found.append(entry)
+                    entries.append(entry)
                     self._read_to = end
-                    if len(found) >= limit or end - self._position >= READ_BYTES:
+                    if len(entries) >= limit or end - self._position >= READ_BYTES:
                         break
             except Unreadable:
-                if not found:
+                if not entries:
                     raise
-            if found:
-                return found
+            if entries:
+                return entries
             self._remove_first()
         return []
 
@@ -226,19 +226,19 @@ def _entry(facts: dict[str, Any], bodies: list[bytes]) -> Entry:
     def part(kind: type[Part]) -> Part:
         return kind(**{name: facts.pop(name) for name in kind._fields if name in facts})
 
-    asked, served, ended, wire = part(Asked), part(Served), part(Ended), part(Wire)
-    return Completion(asked=asked, served=served, ended=ended, wire=wire, **facts)
+    request, model, ending, wire = part(Asked), part(Served), part(Ended), part(Wire)
+    return Completion(asked=request, served=model, ended=ending, wire=wire, **facts)
 
 
 def _tokens(prompt: list[int], reply: list[int], logprobs: list[float | None], missing: str | None) -> Tokens:
     """Build tokens from JSON, which has no NaN."""
-    known = (math.nan if each is None else each for each in logprobs)
-    return Tokens(tuple(prompt), tuple(reply), tuple(known), missing)
+    numbers = (math.nan if logprob is None else logprob for logprob in logprobs)
+    return Tokens(tuple(prompt), tuple(reply), tuple(numbers), missing)
 
 
 def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
     """Return facts under their names of today: until 0.5 all entries had the same fields, and some other names."""
-    facts = {RENAMED.get(name, name): value for name, value in facts.items()}
+    facts = {RENAMED.get(name, name): fact for name, fact in facts.items()}
     figures = facts.pop("passthrough", None)
     if figures is None:
         return facts

@@ -21,7 +21,7 @@ NODE = len(FACTS)
 """Place of the node in COLUMNS."""
 COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, choices, instructions"
 
-SENT = "(best_of IS NULL OR best_of = completion.id)"
+IS_BEST = "(best_of IS NULL OR best_of = completion.id)"
 """Of several answers of which the best one was sent, only that one."""
 
 Part = TypeVar("Part", Asked, Served, Ended)
@@ -36,25 +36,27 @@ class Reader:
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
         """Load the prompts and replies of rows of COLUMNS at once, for a listing."""
-        contents = as_json(each for *_, prompt, reply, _, _ in rows for each in (prompt, reply) if each)
-        found = self._connection.execute(
+        contents = as_json(
+            content for *_, prompt, reply, _, _ in rows for content in (prompt, reply) if content
+        )
+        bodies = self._connection.execute(
             "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents,)
         )
-        self._parsed.update({content: loaded(body) for content, body in found})
+        self._parsed.update({content: loaded(body) for content, body in bodies})
 
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
         *facts, node, settings, definitions, prompt, reply, choices, instructions = row
-        left = iter(facts)
-        name, conversation_id, continues = islice(left, 3)
-        asked, served, ended = _part(Asked, left), _part(Served, left), _part(Ended, left)
-        text = asked.surface in TEXT_SURFACES
+        columns = iter(facts)
+        name, conversation_id, continues = islice(columns, 3)
+        request, model, ending = _part(Asked, columns), _part(Served, columns), _part(Ended, columns)
+        text = request.surface in TEXT_SURFACES
         params = self.params(settings, definitions) if full or text else {}
         return Completion(
             name,
-            asked._replace(sub_agent=bool(asked.sub_agent)),
-            served,
-            ended._replace(holds_credential=bool(ended.holds_credential)),
+            request._replace(sub_agent=bool(request.sub_agent)),
+            model,
+            ending._replace(holds_credential=bool(ending.holds_credential)),
             instructions=orjson.loads(self._body(instructions)) if instructions else None,
             conversation_id=conversation_id,
             continues=continues,
@@ -62,11 +64,11 @@ class Reader:
             params=params if full else {},
             prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
-            choices=self._choices(choices) if ended.choice_count > 1 else (),
+            choices=self._choices(choices) if ending.choice_count > 1 else (),
             rating=rating,
             fault=fault_of(
-                ended.outcome,
-                ended.status,
+                ending.outcome,
+                ending.status,
                 has_text=bool(reply and node),
                 params=params if text else {},
             ),
@@ -91,14 +93,21 @@ class Reader:
             "SELECT node, reply, choices, upstream_table FROM completion WHERE id = ? AND reply IS NOT NULL",
             (completion_id,),
         ).fetchall()
-        for found, first, choices, table in rows:
+        for other_node, first, choices, table in rows:
             # The same messages may have been logged with their members in another order.
-            if found != node and self.path(found) != self.path(node):
+            if other_node != node and self.path(other_node) != self.path(node):
                 continue
             if not choice:
                 return Worse(self._message(first), table)
-            others = self._choices(choices) if choices else ()
-            return next((Worse(each.reply, table) for each in others if each.index == choice), None)
+            alternatives = self._choices(choices) if choices else ()
+            return next(
+                (
+                    Worse(alternative.reply, table)
+                    for alternative in alternatives
+                    if alternative.index == choice
+                ),
+                None,
+            )
         return None
 
     def _asked(self, content: int) -> str:
@@ -107,15 +116,15 @@ class Reader:
 
     def params(self, *contents: int | None) -> dict[str, Any]:
         """Return parameters that were stored in several contents."""
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         for content in contents:
-            found |= orjson.loads(self._body(content)) if content else {}
-        return found
+            params |= orjson.loads(self._body(content)) if content else {}
+        return params
 
     def _choices(self, content: int) -> tuple[Choice, ...]:
         return tuple(
-            Choice(each["index"], each["finish_reason"], loaded(orjson.dumps(stored(each["message"]))))
-            for each in orjson.loads(self._body(content))
+            Choice(choice["index"], choice["finish_reason"], loaded(orjson.dumps(stored(choice["message"]))))
+            for choice in orjson.loads(self._body(content))
         )
 
     def _message(self, content: int) -> dict[str, Any]:

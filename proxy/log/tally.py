@@ -18,7 +18,7 @@ from burnish.proxy.log import feedback
 from burnish.proxy.log.changes import Change, Changes
 from burnish.proxy.log.rated import Rating, weighed
 from burnish.proxy.log.ratings import (
-    Place,
+    CompletionPlace,
     Rater,
     RatingFigure,
     effective,
@@ -31,7 +31,7 @@ from burnish.proxy.records import Fault, Feedback
 
 Figure = TypeVar("Figure")
 
-ADDED = {
+ROWS_AFTER = {
     "completions": "SELECT count(*), max(n) FROM completion WHERE n > ?1",
     "conversations": """SELECT count(*), (SELECT max(n) FROM completion) FROM
         (SELECT DISTINCT +conversation_id AS name FROM completion WHERE n > ?1) WHERE NOT EXISTS (
@@ -41,7 +41,9 @@ ADDED = {
     "feedback": "SELECT count(*), max(rowid) FROM feedback WHERE rowid > ?1",
 }
 """How many there are behind a row, and the last row. (The + keeps SQLite from reading the whole index.)"""
-ALL = ADDED | {"conversations": "SELECT count(DISTINCT conversation_id), max(n) FROM completion WHERE ?1 = 0"}
+ALL = ROWS_AFTER | {
+    "conversations": "SELECT count(DISTINCT conversation_id), max(n) FROM completion WHERE ?1 = 0"
+}
 """The same from the beginning."""
 
 RATINGS: tuple[RatingFigure, ...] = ("ratings", "good", "bad", "comments", "corrections")
@@ -114,15 +116,15 @@ class RatingTally:
         self._since = ""
 
     def counts(
-        self, connection: sqlite3.Connection, deletions: int, learnt: Collection[str], since: str
+        self, connection: sqlite3.Connection, deletions: int, learnt_ids: Collection[str], since: str
     ) -> RatingCounts:
         """Read what changed and return all counts.
 
-        ``deletions`` grows whenever rows are deleted. ``learnt``: feedback ids; the same object as long as it is
+        ``deletions`` grows whenever rows are deleted. ``learnt_ids``: feedback ids; the same object as long as it is
         unchanged. ``since``: ratings with feedback after this moment are new, as the 26 characters of an id; "" = all.
         """
-        if learnt is not self._learnt or since != self._since:
-            self._learnt, self._since = learnt, since
+        if learnt_ids is not self._learnt or since != self._since:
+            self._learnt, self._since = learnt_ids, since
             self._recount()
         with self._changes.look(connection, deletions) as change:
             if change:
@@ -136,10 +138,10 @@ class RatingTally:
         used = for_training(change.feedback, self._rater_weights, change.habits)
         ratings = effective(used, feedback.places_of(connection, change.conversations, used))
         by_conversation: dict[str, list[RatingSummary]] = defaultdict(list)
-        for each in weighed(
+        for rating in weighed(
             connection, ratings, next_turns=self._next_turns, scrub=self._scrub, teachers=self._teachers
         ):
-            by_conversation[each.conversation_id].append(summarised(each))
+            by_conversation[rating.conversation_id].append(summarised(rating))
         for name in change.conversations:
             self._replace(name, by_conversation.get(name, ()))
 
@@ -175,36 +177,40 @@ def summarised(rating: Rating) -> RatingSummary:
 NO_RATINGS = RatingCounts(ReadyCounts(), ReadyCounts(), {})
 
 
-def counted(rated: Sequence[RatingSummary], learnt: Collection[str], since: str) -> RatingCounts:
+def counted(summaries: Sequence[RatingSummary], learnt_ids: Collection[str], since: str) -> RatingCounts:
     """Count some rated answers; see ``RatingTally.counts``."""
-    usable = [each for each in rated if each.fault is None]
-    unlearnt = [each for each in usable if each.feedback_ids[0] not in learnt]
-    left_out = Counter(each.fault for each in rated if each.fault and each.feedback_ids[0] not in learnt)
+    usable = [summary for summary in summaries if summary.fault is None]
+    unlearnt = [summary for summary in usable if summary.feedback_ids[0] not in learnt_ids]
+    left_out = Counter(
+        summary.fault for summary in summaries if summary.fault and summary.feedback_ids[0] not in learnt_ids
+    )
     return RatingCounts(_ready(unlearnt, since), _ready(usable, since), left_out)
 
 
-def _ready(rated: Sequence[RatingSummary], since: str) -> ReadyCounts:
+def _ready(summaries: Sequence[RatingSummary], since: str) -> ReadyCounts:
     def opinions(some: Iterable[RatingSummary]) -> int:
-        return len({each.feedback_ids[0] for each in some})
+        return len({summary.feedback_ids[0] for summary in some})
 
     return ReadyCounts(
         new=opinions(
-            each for each in rated if any(name.partition("_")[2] > since for name in each.feedback_ids)
+            summary
+            for summary in summaries
+            if any(name.partition("_")[2] > since for name in summary.feedback_ids)
         ),
-        good=opinions(each for each in rated if each.sign > 0),
-        bad=opinions(each for each in rated if each.sign < 0),
-        neutral=opinions(each for each in rated if each.sign == 0),
-        comments=sum(each.commented and each.sign <= 0 for each in rated),
-        pairs=sum(each.paired for each in rated),
+        good=opinions(summary for summary in summaries if summary.sign > 0),
+        bad=opinions(summary for summary in summaries if summary.sign < 0),
+        neutral=opinions(summary for summary in summaries if summary.sign == 0),
+        comments=sum(summary.commented and summary.sign <= 0 for summary in summaries),
+        pairs=sum(summary.paired for summary in summaries),
     )
 
 
-def _combined(combine: Callable[[Any, Any], Any], one: RatingCounts, another: RatingCounts) -> RatingCounts:
+def _combined(combine: Callable[[Any, Any], Any], first: RatingCounts, second: RatingCounts) -> RatingCounts:
     """``combine`` adds or subtracts."""
     return RatingCounts(
-        ReadyCounts(*map(combine, one.ready, another.ready)),
-        ReadyCounts(*map(combine, one.all, another.all)),
-        combine(Counter(one.left_out), Counter(another.left_out)) if another.left_out else one.left_out,
+        ReadyCounts(*map(combine, first.ready, second.ready)),
+        ReadyCounts(*map(combine, first.all, second.all)),
+        combine(Counter(first.left_out), Counter(second.left_out)) if second.left_out else first.left_out,
     )
 
 
@@ -222,12 +228,12 @@ class Totals:
     def counts(self, connection: sqlite3.Connection, deletions: int) -> dict[str, int]:
         """Count rows, and effective ratings: a rating of several answers is one."""
         if deletions != self._deletions:
-            self._deletions, self._counts, self._last = deletions, dict.fromkeys(ADDED, 0), {}
-        for name, later in ADDED.items():
-            before = self._last.get(name, 0)
-            added, last = connection.execute(later if before else ALL[name], (before,)).fetchone()
-            self._counts[name] += added
-            self._last[name] = last or before
+            self._deletions, self._counts, self._last = deletions, dict.fromkeys(ROWS_AFTER, 0), {}
+        for name, later in ROWS_AFTER.items():
+            last_row = self._last.get(name, 0)
+            count, last = connection.execute(later if last_row else ALL[name], (last_row,)).fetchone()
+            self._counts[name] += count
+            self._last[name] = last or last_row
         ratings = self._ratings.total(connection, deletions)
         return self._counts | {name: ratings.get(name, 0) for name in RATINGS}
 
@@ -245,7 +251,10 @@ class _Sums(Generic[Figure]):
     """Figures of conversations, and their sums."""
 
     def __init__(
-        self, count: Callable[[Sequence[Feedback], Iterable[Place]], Counter[Figure]], *, scaled: bool
+        self,
+        count: Callable[[Sequence[Feedback], Iterable[CompletionPlace]], Counter[Figure]],
+        *,
+        scaled: bool,
     ) -> None:
         """``count`` takes what was said in a conversation; ``scaled``: as training hears it."""
         self._count = count
@@ -267,8 +276,8 @@ class _Sums(Generic[Figure]):
         used = for_training(change.feedback, {}, change.habits) if self._scaled else change.feedback
         places = feedback.places_by_conversation(connection, change.conversations, used)
         by_conversation: dict[str, list[Feedback]] = defaultdict(list)
-        for each in used:
-            by_conversation[each.conversation_id].append(each)
+        for statement in used:
+            by_conversation[statement.conversation_id].append(statement)
         for name in change.conversations:
             self._total.subtract(self._figures.pop(name, {}))
             if figures := +self._count(by_conversation[name], places.get(name, ())):

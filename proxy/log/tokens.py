@@ -41,12 +41,12 @@ def row(completion_id: str, tokens: Tokens) -> Row:
 
 def tokens(connection: sqlite3.Connection, completion_ids: Collection[str]) -> Mapping[str, Tokens]:
     """Return the tokens of those completions whose tokens were captured."""
-    return {name: each for name, each in _stored(connection, completion_ids) if each.missing is None}
+    return {name: capture for name, capture in _stored(connection, completion_ids) if capture.missing is None}
 
 
 def without_tokens(connection: sqlite3.Connection, completion_ids: Collection[str]) -> Mapping[str, str]:
     """Return why tokens are missing, of those completions that were to be captured."""
-    return {name: each.missing for name, each in _stored(connection, completion_ids) if each.missing}
+    return {name: capture.missing for name, capture in _stored(connection, completion_ids) if capture.missing}
 
 
 def kept(connection: sqlite3.Connection, completion_ids: Collection[str]) -> tuple[int, dict[str, int]]:
@@ -63,7 +63,7 @@ def kept(connection: sqlite3.Connection, completion_ids: Collection[str]) -> tup
 
 def captured(connection: sqlite3.Connection, completion_id: str) -> Tokens | None:
     """Return the tokens of a completion, or why they are missing; None if they weren't to be captured."""
-    return next((each for _, each in _stored(connection, (completion_id,))), None)
+    return next((capture for _, capture in _stored(connection, (completion_id,))), None)
 
 
 def _stored(connection: sqlite3.Connection, completion_ids: Collection[str]) -> list[tuple[str, Tokens]]:

@@ -61,7 +61,7 @@ class TriedOnly(Exception):
         self.outcomes = outcomes
 
 
-KNOWN = Outcome(new=False)
+DUPLICATE = Outcome(new=False)
 
 
 Usable = Callable[[FeedbackDraft, Completion, Worse | None, Sequence[Beside]], Usability]
@@ -76,7 +76,7 @@ def add(
     ``trial``: raises TriedOnly instead, so that the caller's transaction takes everything back.
     """
     importer = _Importer(connection, usable)
-    outcomes = [importer.add(each) for each in records]
+    outcomes = [importer.add(record) for record in records]
     if trial:
         raise TriedOnly(outcomes)
     return outcomes
@@ -116,7 +116,7 @@ class _Importer:
         if isinstance(record, Feedback):
             return self._feedback(record)
         if _is_stored(self._connection, record):
-            return KNOWN
+            return DUPLICATE
         if isinstance(record, Completion):
             self._intake.add([_parsed(record)])
         elif isinstance(record, Passthrough):
@@ -127,34 +127,34 @@ class _Importer:
             self._connection.execute("INSERT INTO instruction VALUES (?, ?, ?, ?, ?)", astuple(record))
         return Outcome(new=True)
 
-    def _feedback(self, given: Feedback) -> Outcome:
-        row = feedback.select(self._connection, "id = ?", given.id) if given.id else []
+    def _feedback(self, statement: Feedback) -> Outcome:
+        row = feedback.select(self._connection, "id = ?", statement.id) if statement.id else []
         if row:
-            return KNOWN._replace(**self._usability(row[0]))
-        if given.id:
-            conversation = feedback.conversation_of(self._connection, given.draft.completion_id)
-            stored = replace(given, conversation_id=conversation)
-            feedback.store(self._connection, stored)
-            if stored.undone_at is not None:
-                self._connection.execute("INSERT INTO undo VALUES (?, ?)", (stored.id, stored.undone_at))
-            return Outcome(new=True, **self._usability(stored))
-        if known := feedback.same_key(self._connection, given.draft):
-            return KNOWN._replace(**self._usability(known))
+            return DUPLICATE._replace(**self._usability(row[0]))
+        if statement.id:
+            conversation = feedback.conversation_of(self._connection, statement.draft.completion_id)
+            record = replace(statement, conversation_id=conversation)
+            feedback.store(self._connection, record)
+            if record.undone_at is not None:
+                self._connection.execute("INSERT INTO undo VALUES (?, ?)", (record.id, record.undone_at))
+            return Outcome(new=True, **self._usability(record))
+        if earlier := feedback.same_key(self._connection, statement.draft):
+            return DUPLICATE._replace(**self._usability(earlier))
         return self._feedback(
-            replace(given, id=new_feedback_id(), created_at=given.created_at or time.time())
+            replace(statement, id=new_feedback_id(), created_at=statement.created_at or time.time())
         )
 
-    def _usability(self, given: Feedback) -> dict[str, Any]:
+    def _usability(self, statement: Feedback) -> dict[str, Any]:
         """Return ``usable`` and ``reason``, as the answer to a rating has them; nothing of what was taken back."""
-        if given.undone_at is not None:
+        if statement.undone_at is not None:
             return {}
-        draft = given.draft
+        draft = statement.draft
         reader = Reader(self._connection)
         row = row_of(self._connection, draft.completion_id)
         target = reader.completion(row, full=True)
         worse = reader.worse(row[NODE], draft.preferred_over) if draft.preferred_over else None
-        beside = feedback.beside(self._connection, given)
-        return self._usable(draft, target, worse, beside)._asdict()
+        neighbours = feedback.beside(self._connection, statement)
+        return self._usable(draft, target, worse, neighbours)._asdict()
 
 
 def _is_stored(
@@ -171,8 +171,8 @@ def _parsed(completion: Completion) -> Parsed:
     context = tuple(path(completion.messages))
     settings, definitions = parameters(completion.params)
     choices = [
-        {"index": each.index, "finish_reason": each.finish_reason, "message": each.reply}
-        for each in completion.choices
+        {"index": choice.index, "finish_reason": choice.finish_reason, "message": choice.reply}
+        for choice in completion.choices
     ]
     place = Continuation(completion.conversation_id, completion.continues)
     return Parsed(
@@ -186,23 +186,23 @@ def _parsed(completion: Completion) -> Parsed:
     )
 
 
-def records(connection: sqlite3.Connection, after: str, limit: int) -> list[Record]:
+def records(connection: sqlite3.Connection, after_id: str, limit: int) -> list[Record]:
     """Return completions with their contexts, feedback, passthroughs and duels, earliest first.
 
-    ``after``: the ID to continue from, or "". Undone and superseded feedback is included.
+    ``after_id``: the ID to continue from, or "". Undone and superseded feedback is included.
     """
-    moment = after[-LENGTH:]
+    moment = after_id[-LENGTH:]
     clauses = "WHERE id > ? ORDER BY id LIMIT ?"
     reader = Reader(connection)
-    found: list[Record] = [
+    page: list[Record] = [
         reader.completion(row, None, full=True)
         for row in select(connection, clauses, (f"cmpl_{moment}", limit))
     ]
     ids = f"id IN (SELECT id FROM feedback {clauses})"  # noqa: S608
-    found += feedback.select(connection, ids, f"fb_{moment}", limit)
-    found += queries.passthroughs_where(connection, clauses, (f"pass_{moment}", limit))
-    found += duels.select(connection, clauses, f"duel_{moment}", limit)
-    return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]
+    page += feedback.select(connection, ids, f"fb_{moment}", limit)
+    page += queries.passthroughs_where(connection, clauses, (f"pass_{moment}", limit))
+    page += duels.select(connection, clauses, f"duel_{moment}", limit)
+    return sorted(page, key=lambda record: record.id[-LENGTH:])[:limit]
 
 
 def instruction_rows(connection: sqlite3.Connection) -> list[InstructionRow]:
@@ -224,24 +224,24 @@ class RatedAnswer(NamedTuple):
 
 
 def rated_answers(
-    connection: sqlite3.Connection, after: str, limit: int, rules: Rules
+    connection: sqlite3.Connection, after_id: str, limit: int, rules: Rules
 ) -> tuple[list[RatedAnswer], str | None]:
     """Return what counts of the feedback in some conversations, and the conversation to continue after, if any.
 
-    Ratings are as they were given. ``after``: a conversation, or "".
+    Ratings are as they were given. ``after_id``: a conversation, or "".
     """
     rows = connection.execute(
         "SELECT DISTINCT conversation_id FROM feedback WHERE conversation_id > ? ORDER BY conversation_id LIMIT ?",
-        (after, limit + 1),
+        (after_id, limit + 1),
     ).fetchall()
     names = [name for (name,) in rows[:limit]]
     reader = Reader(connection)
-    found = []
+    answers = []
     for rating in _ratings(connection, names, rules):
         row = row_of(connection, rating.completion_id)
         opposed = _opposed(connection, reader, row, rules) if rating.reward > 0 else ()
-        found.append(RatedAnswer(with_texts(reader, row, rating), opposed))
-    return found, names[-1] if len(rows) > limit else None
+        answers.append(RatedAnswer(with_texts(reader, row, rating), opposed))
+    return answers, names[-1] if len(rows) > limit else None
 
 
 def _ratings(
@@ -258,10 +258,10 @@ def _opposed(
     rows = select(connection, "WHERE node = ? AND id != ? AND reply IS NOT NULL", (row[NODE], row[0]))
     if not rows:
         return ()
-    others = {row[0]: row for row in rows}
+    rivals = {row[0]: row for row in rows}
     return tuple(
         reply
-        for each in _ratings(connection, {row[1] for row in rows}, rules)
-        if each.reward < 0 and not each.fault and each.answer in others
-        if (reply := reader.completion(others[each.answer], full=False).reply)
+        for rating in _ratings(connection, {row[1] for row in rows}, rules)
+        if rating.reward < 0 and not rating.fault and rating.answer in rivals
+        if (reply := reader.completion(rivals[rating.answer], full=False).reply)
     )

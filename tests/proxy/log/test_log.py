@@ -243,8 +243,11 @@ async def test_it_is_listed_by_itself_latest_first(log: Log) -> None:
     others = [pass_on(log, f"/v1/files/{number}") for number in range(3)]
     assert await ids(log) == [first, *others]
     assert [each.id for each in await log.completions()] == [completion]
-    assert [each.id for each in await log.passthroughs(limit=2, before=others[2])] == [others[1], others[0]]
-    assert (await log.passthroughs(limit=1, before=others[0]))[0] == Passthrough(
+    assert [each.id for each in await log.passthroughs(limit=2, before_id=others[2])] == [
+        others[1],
+        others[0],
+    ]
+    assert (await log.passthroughs(limit=1, before_id=others[0]))[0] == Passthrough(
         id=first, created_at=5.0, method="POST", path="/v1/embeddings", model="small",
         upstream="http://127.0.0.1:1", status=200, outcome="complete", error=None, caller="local", session=None,
         request_bytes=20, response_bytes=3000, prompt_tokens=4, completion_tokens=None, first_byte_s=0.1,

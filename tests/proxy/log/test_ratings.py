@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.http.errors import Conflict
 from burnish.proxy.log import Log
-from burnish.proxy.log.ratings import Effective, Place, effective, for_training
+from burnish.proxy.log.ratings import CompletionPlace, Effective, effective, for_training
 from burnish.proxy.records import Added, Feedback, FeedbackDraft, RatedCompletion
 from tests.proxy.log.exchanges import CALL, RESULT, Message, all_rated, assistant, capture, rate, system, user
 
@@ -172,7 +172,7 @@ async def test_an_idempotency_key_stores_once(log: Log):
 
 # The pure rules
 
-places = [Place(f"c{n}", f"c{n - 1}" if n % 4 else None, n % 2 == 0, float(n)) for n in range(8)]
+places = [CompletionPlace(f"c{n}", f"c{n - 1}" if n % 4 else None, n % 2 == 0, float(n)) for n in range(8)]
 """Two conversations of two turns of two completions."""
 drafts = st.builds(
     FeedbackDraft,

@@ -34,7 +34,7 @@ async def test_what_was_asked_again_is_kept_with_the_answer_that_was_gone_on_fro
     assert await pairs(log) == [(second, first, second)]
     third = capture(log, TALK, "Mia", **at(40))
     assert await pairs(log) == [(third, second, second), (second, first, second)]
-    assert [each.completion_id for each in await log.regenerations(limit=1, before=third)] == [second]
+    assert [each.completion_id for each in await log.regenerations(limit=1, before_id=third)] == [second]
     assert await log.regenerations(conversation="conv_other") == []
     capture(log, [*TALK, assistant("Tom"), user("Thanks")], "Gladly", **at(50))
     assert {went_on for *_, went_on in await pairs(log)} == {None}  # from both: nobody chose
