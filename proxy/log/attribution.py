@@ -267,7 +267,7 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
     """
     request = parsed.completion.asked
     originals = [loaded(message.body) for message in parsed.context]
-    messages = with_answers(connection, originals, request.caller) if parsed.named else originals
+    messages = with_answers(connection, originals, request.caller) if parsed.has_references else originals
     predecessor = (
         _answer(connection, parsed.previous, request.caller, request.session) if parsed.previous else None
     )

@@ -32,20 +32,20 @@ class Call:
     """A function to run in a transaction, and its result."""
 
     do: Callable[[sqlite3.Connection], Any]
-    after: int
+    captures_before: int
     """Captures that were put in before it."""
     deletes: bool
     """Whether it deletes messages or nodes."""
     early: bool = False
     """Whether it may be done before captures that were put in earlier, if what it names is stored."""
     future: Future[Any] = field(default_factory=Future)
-    begun: bool = False
+    is_running: bool = False
     """Whether it cannot be cancelled any more."""
 
     def begin(self) -> bool:
         """Start it, unless its caller has cancelled it."""
-        self.begun = self.begun or self.future.set_running_or_notify_cancel()
-        return self.begun
+        self.is_running = self.is_running or self.future.set_running_or_notify_cancel()
+        return self.is_running
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Batch:
 
     read_back: list[Completion | Passthrough]
     """From the files."""
-    behind: bool
+    has_backlog: bool
     """Whether there are more of them, which are older than what the calls may ask for."""
     captures: list[Completion | Passthrough]
     """From memory."""
@@ -140,7 +140,7 @@ class Transactions:
             if batch.early:
                 batch.missing.append(call)
                 return None
-            return partial(call.future.set_exception, catching_up() if batch.behind else error)
+            return partial(call.future.set_exception, catching_up() if batch.has_backlog else error)
         except Exception as error:
             # Whatever a call raises belongs to the one who waits for it; the thread goes on.
             if concerns_database(error):

@@ -57,7 +57,7 @@ class Parsed(NamedTuple):
     """Whether the bytes must be kept, because something in them could not be parsed."""
     previous: str | None = None
     """Id of the response that it continues; ``context`` lacks what the upstream holds until that is looked up."""
-    named: bool = False
+    has_references: bool = False
     """Whether ``context`` may name answers instead of containing them."""
     continuation: Continuation | None = None
     """Where it belongs, if that is known already."""
@@ -129,7 +129,7 @@ def parsed(completion: Completion) -> Parsed:
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
         previous=request.previous,
-        named=client_request.surface == "responses" and NAMING in wire.request_body,
+        has_references=client_request.surface == "responses" and NAMING in wire.request_body,
     )
 
 

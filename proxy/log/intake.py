@@ -77,7 +77,7 @@ class Intake:
             completions = self._not_stored(completions)
         begin = 0
         for index, parsed in enumerate(completions):
-            if parsed.previous or parsed.named:  # which may be in this very batch
+            if parsed.previous or parsed.has_references:  # which may be in this very batch
                 self._add_all(completions[begin:index])
                 self._add_all([continued(self._connection, parsed)])
                 begin = index + 1

@@ -25,7 +25,7 @@ class Displaced(OSError):
     """The path no longer leads to the open database."""
 
 
-class Place:
+class DatabasePlace:
     """The path of an open database. Used by the writer thread only."""
 
     def __init__(self, path: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from burnish.proxy.http.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions
 from burnish.proxy.log.files import locked
-from burnish.proxy.log.place import Displaced, Place
+from burnish.proxy.log.place import DatabasePlace, Displaced
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Bell, Queue, Relief
 from burnish.proxy.log.search import Lag
 from burnish.proxy.log.spill import Entry, Journal, Spill
@@ -269,14 +269,14 @@ class Writer:
 
     def _put_back(self, calls: Sequence[Call]) -> None:
         with self._queue.lock:
-            line = sorted((*calls, *self._queue.calls), key=attrgetter("after"))
+            line = sorted((*calls, *self._queue.calls), key=attrgetter("captures_before"))
             self._queue.calls.clear()
             self._queue.calls.extend(line)
 
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
-        self._place = Place(self._path)
+        self._place = DatabasePlace(self._path)
         self._transactions = Transactions(connection, self._on_stored, self._apart, self._write_early)
         return self._transactions
 
