@@ -17,7 +17,7 @@ import orjson
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.store import IS_BEST, Reader, as_json, row_of, select
-from burnish.proxy.log.tree import Digest, Step, last_user_message, loaded, path, step
+from burnish.proxy.log.tree import Digest, PathStep, last_user_message, loaded, path, step
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Asked, Completion
 from burnish.proxy.surfaces.base import inherited
@@ -46,7 +46,7 @@ BY_KEY, BY_IDENTITY, BY_RESPONSE, BY_CONTEXT = (
 )
 
 
-class Candidate(NamedTuple):
+class Match(NamedTuple):
     id: str
     conversation_id: str
     session: str | None
@@ -117,7 +117,7 @@ def answer_before(
     )
 
 
-def candidates(matches: Sequence[Candidate]) -> list[dict[str, Any]]:
+def candidates(matches: Sequence[Match]) -> list[dict[str, Any]]:
     """Return what an error says of the completions to choose from."""
     return [
         {
@@ -129,12 +129,12 @@ def candidates(matches: Sequence[Candidate]) -> list[dict[str, Any]]:
     ]
 
 
-def by_response(connection: sqlite3.Connection, response_id: str) -> list[Candidate]:
+def by_response(connection: sqlite3.Connection, response_id: str) -> list[Match]:
     """Return the completions whose response body carried this id, latest first."""
-    return [Candidate(*row) for row in connection.execute(BY_RESPONSE, (response_id,))]
+    return [Match(*row) for row in connection.execute(BY_RESPONSE, (response_id,))]
 
 
-def preferred(matches: Iterable[Candidate], session: str | None, caller: str) -> list[Candidate]:
+def preferred(matches: Iterable[Match], session: str | None, caller: str) -> list[Match]:
     """Sort by session, then caller, then time (latest first, as they come)."""
     return sorted(
         matches,
@@ -142,17 +142,17 @@ def preferred(matches: Iterable[Candidate], session: str | None, caller: str) ->
     )
 
 
-def _by_key(connection: sqlite3.Connection, reply: Step) -> list[Candidate]:
-    return [Candidate(*row) for row in connection.execute(BY_KEY, (reply.key,))]
+def _by_key(connection: sqlite3.Connection, reply: PathStep) -> list[Match]:
+    return [Match(*row) for row in connection.execute(BY_KEY, (reply.key,))]
 
 
-def _by_identity(connection: sqlite3.Connection, reply: Step) -> list[Candidate]:
+def _by_identity(connection: sqlite3.Connection, reply: PathStep) -> list[Match]:
     if reply.empty:
         return []
-    return [Candidate(*row) for row in connection.execute(BY_IDENTITY, (reply.identity,))]
+    return [Match(*row) for row in connection.execute(BY_IDENTITY, (reply.identity,))]
 
 
-def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
+def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Match]:
     """Return the completions with this reply that may belong to the same conversation."""
     reply = parsed.context[index]
     same_people = _of_same_people(_by_identity(connection, reply), parsed.completion.asked)
@@ -161,7 +161,7 @@ def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> l
     return witnessed or (same_people if _is_distinctive(reply) else [])
 
 
-def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
+def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Match]:
     """Return the completions that answered exactly the messages before a reply; all belong to one conversation.
 
     If an agent asked the same in several conversations, the next step belongs to the only one that waits for it.
@@ -173,7 +173,7 @@ def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) ->
     rows = connection.execute(BY_CONTEXT, node) if node else ()
     matches = [
         candidate
-        for candidate in _of_same_people(map(Candidate._make, rows), request)
+        for candidate in _of_same_people(map(Match._make, rows), request)
         if candidate.created_at >= request.created_at - RENDERED_WITHIN_S
     ]
     matches = [candidate for candidate in matches if candidate.session == request.session] or matches
@@ -185,7 +185,7 @@ def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) ->
     return matches if _conversations(matches) == 1 else []
 
 
-def _of_same_people(matches: Iterable[Candidate], request: Asked) -> list[Candidate]:
+def _of_same_people(matches: Iterable[Match], request: Asked) -> list[Match]:
     return [
         candidate
         for candidate in preferred(matches, request.session, request.caller)
@@ -194,19 +194,19 @@ def _of_same_people(matches: Iterable[Candidate], request: Asked) -> list[Candid
     ]
 
 
-def _conversations(matches: Sequence[Candidate]) -> int:
+def _conversations(matches: Sequence[Match]) -> int:
     return len({candidate.conversation_id for candidate in matches})
 
 
-def _single(matches: Sequence[Candidate]) -> str | None:
+def _single(matches: Sequence[Match]) -> str | None:
     return matches[0].id if len(matches) == 1 else None
 
 
-def _is_distinctive(reply: Step) -> bool:
+def _is_distinctive(reply: PathStep) -> bool:
     return len(reply.body) >= DISTINCTIVE_BYTES
 
 
-def _answered(connection: sqlite3.Connection, candidate: Candidate, question: Step | None) -> bool:
+def _answered(connection: sqlite3.Connection, candidate: Match, question: PathStep | None) -> bool:
     """True if the candidate answered this message of the user."""
     if question is None or candidate.prompt is None:
         return False
@@ -215,8 +215,8 @@ def _answered(connection: sqlite3.Connection, candidate: Candidate, question: St
 
 
 def _only(
-    connection: sqlite3.Connection, context: Sequence[Step], index: int, matches: Sequence[Candidate]
-) -> Candidate | None:
+    connection: sqlite3.Connection, context: Sequence[PathStep], index: int, matches: Sequence[Match]
+) -> Match | None:
     """Return the candidate that shares most of the messages before a reply; None if several share as many.
 
     Of several that answer the same messages it is the first.
@@ -233,7 +233,7 @@ def _only(
     return None
 
 
-def _identities(context: Sequence[Step]) -> list[Digest]:
+def _identities(context: Sequence[PathStep]) -> list[Digest]:
     """Return the messages, latest first, without system prompts: those change by themselves."""
     return [message.identity for message in reversed(context) if message.role not in SYSTEM_ROLES]
 

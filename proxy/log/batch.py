@@ -28,7 +28,7 @@ class Stopping(Exception):
 
 
 @dataclass(slots=True)
-class Call:
+class WriterCall:
     """A function to run in a transaction, and its result."""
 
     do: Callable[[sqlite3.Connection], Any]
@@ -49,7 +49,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Batch:
+class WriteBatch:
     """One transaction: first captures, from files or else from memory, then calls."""
 
     read_back: list[Completion | Passthrough]
@@ -58,12 +58,12 @@ class Batch:
     """Whether there are more of them, which are older than what the calls may ask for."""
     captures: list[Completion | Passthrough]
     """From memory."""
-    calls: list[Call]
+    calls: list[WriterCall]
     early: bool = False
     """Whether captures that were put in before the calls aren't stored yet."""
     again: bool = False
     """Whether some of the captures are stored already."""
-    missing: list[Call] = field(default_factory=list)
+    missing: list[WriterCall] = field(default_factory=list)
     """Early calls that name something that isn't stored yet."""
 
     @property
@@ -90,7 +90,7 @@ class Transactions:
         self.refusal = ""
         """Why it didn't take the latest one."""
 
-    def write(self, batch: Batch) -> list[Report]:
+    def write(self, batch: WriteBatch) -> list[Report]:
         """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error, Stopping."""
         entries = [self._parsed(entry) for entry in (*batch.read_back, *batch.captures)]
         try:
@@ -114,7 +114,7 @@ class Transactions:
             logger.warning("completion %s is stored as raw bytes: %s", entry.id, error)
             return unparsed(entry, error)
 
-    def _transaction(self, entries: list[Stored], batch: Batch, *, careful: bool) -> list[Report]:
+    def _transaction(self, entries: list[Stored], batch: WriteBatch, *, careful: bool) -> list[Report]:
         """Do all of a batch. Raises whatever a row raises, with nothing written."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -132,7 +132,7 @@ class Transactions:
         durable_entries = () if batch.early else entries
         return [*(partial(self._on_stored, entry) for entry in durable_entries), *reports]
 
-    def _answer(self, call: Call, batch: Batch) -> Report | None:
+    def _answer(self, call: WriterCall, batch: WriteBatch) -> Report | None:
         """Do a call; returns how to report it once it is on the disk, None if it must wait. Raises sqlite3.Error."""
         try:
             answer = self._alone(call.do)

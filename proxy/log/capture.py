@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from burnish.proxy.log.tree import Step, path, step
+from burnish.proxy.log.tree import PathStep, path, step
 from burnish.proxy.records import Asked, Completion, Ended, Wire
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
@@ -43,12 +43,12 @@ class Parsed(NamedTuple):
     """A completion, parsed as far as it can be."""
 
     completion: Completion
-    context: tuple[Step, ...] = ()
+    context: tuple[PathStep, ...] = ()
     settings: bytes | None = None
     """Small parameters, as JSON."""
     definitions: bytes | None = None
     """Large parameters, as JSON."""
-    reply: Step | None = None
+    reply: PathStep | None = None
     """The assistant's reply, as the step behind ``context``."""
     usage: bytes | None = None
     """As the upstream counted it, as JSON."""

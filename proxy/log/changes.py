@@ -21,7 +21,7 @@ from burnish.proxy.log.ratings import Habit, grades_of, habits_of
 from burnish.proxy.records import Feedback, Voice
 
 
-class Change(NamedTuple):
+class Recount(NamedTuple):
     """Conversations to count again."""
 
     anew: bool
@@ -59,7 +59,7 @@ class Changes:
         """By conversation."""
 
     @contextmanager
-    def look(self, connection: sqlite3.Connection, deletions: int) -> Iterator[Change | None]:
+    def look(self, connection: sqlite3.Connection, deletions: int) -> Iterator[Recount | None]:
         """Give what changed since the last look; None: nothing. If the block fails, the next look starts from scratch.
 
         ``deletions`` grows whenever rows are deleted.
@@ -71,7 +71,7 @@ class Changes:
 
     def _change(
         self, connection: sqlite3.Connection, start: _Position | None, position: _Position
-    ) -> Change | None:
+    ) -> Recount | None:
         if start is None or start.deletions != position.deletions:
             self._watched, self._grades, self._graded, self._grades_in = set(), {}, {}, {}
             return self._read(connection, None)
@@ -93,7 +93,7 @@ class Changes:
             conversations |= self._watched & {conversation for (conversation,) in rows}
         return conversations
 
-    def _read(self, connection: sqlite3.Connection, conversations: set[str] | None) -> Change:
+    def _read(self, connection: sqlite3.Connection, conversations: set[str] | None) -> Recount:
         """Read the feedback in some conversations (None: in all), and in those that follow from it."""
         statements = feedback.given_in(connection, conversations)
         names = (
@@ -107,7 +107,7 @@ class Changes:
         moved = set[str]() if conversations is None else self._moved(old_habits, habits) - names
         if moved:
             statements += feedback.given_in(connection, moved)
-        return Change(conversations is None, names | moved, statements, habits)
+        return Recount(conversations is None, names | moved, statements, habits)
 
     def _note(self, names: Iterable[str], statements: Sequence[Feedback]) -> None:
         """Note the grades of some conversations, of which all feedback is given, and which of them to watch."""

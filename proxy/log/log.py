@@ -39,7 +39,7 @@ from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally, Totals
-from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
+from burnish.proxy.log.writer import STOPPING, Backlog, LogWriter, NotYet, ignore
 from burnish.proxy.records import Completion, Passthrough, RatedCompletion
 
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ def _reads(
 def _writes(
     call: Callable[Concatenate[sqlite3.Connection, Arguments], Result], *, early: bool = False
 ) -> Callable[Concatenate[Log, Arguments], Coroutine[Any, Any, Result]]:
-    """Make a method of a function that writes. It raises Unavailable, too. ``early``: see ``Writer.submit``."""
+    """Make a method of a function that writes. It raises Unavailable, too. ``early``: see ``LogWriter.submit``."""
 
     @wraps(call)
     async def method(log: Log, /, *args: Arguments.args, **options: Arguments.kwargs) -> Result:
@@ -96,7 +96,7 @@ class Log:
     function behind them, without its connection.
     """
 
-    def __init__(self, writer: Writer, path: Path, damage: str | None = None) -> None:
+    def __init__(self, writer: LogWriter, path: Path, damage: str | None = None) -> None:
         """Open the connections that read. Raises sqlite3.Error.
 
         ``damage``: what the check at the start found; reported as long as burnish runs.
@@ -129,7 +129,7 @@ class Log:
                 if not files.disk_is_full(path.parent):
                     raise
                 database = NotYet(f"the disk is full ({error})", partial(_opened, path))
-            return cls(Writer(database, path, Spill(folder), Journal(folder), on_stored), path, damage)
+            return cls(LogWriter(database, path, Spill(folder), Journal(folder), on_stored), path, damage)
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
 

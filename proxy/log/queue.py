@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from burnish.proxy.log.batch import Call
-from burnish.proxy.log.spill import Entry, Journal, Spill, Unreadable
+from burnish.proxy.log.batch import WriterCall
+from burnish.proxy.log.spill import Entry, Journal, Spill, UnreadableCapture
 from burnish.proxy.records import Passthrough
 from burnish.system.apart import LARGE_BYTES
 
@@ -88,7 +88,7 @@ class Queue:
         """Entries of the batch that is being written."""
         self.busy_since: float | None = None
         """When the batch that is being written began, on the monotonic clock."""
-        self.calls: deque[Call] = deque()
+        self.calls: deque[WriterCall] = deque()
         self.size_bytes = 0
         """Of all entries, those of the batch included."""
         self.count = 0
@@ -116,7 +116,7 @@ class Queue:
         self.entries.append(Waiting(entry, size, self.count, time.monotonic()))
         return True
 
-    def begin(self, most: int) -> tuple[list[Entry], list[Call]]:
+    def begin(self, most: int) -> tuple[list[Entry], list[WriterCall]]:
         """Start a batch: return at most so many entries, a large one alone; and the calls that needn't wait."""
         large = (at for at, each in enumerate(islice(self.entries, most)) if each.is_large)
         count = min(len(self.entries), most, max(next(large, most), 1))
@@ -233,7 +233,7 @@ class Relief:
         """Return the first entries of the spill. The caller holds ``moving``."""
         try:
             return self._spill.read(limit)
-        except (OSError, Unreadable) as error:
+        except (OSError, UnreadableCapture) as error:
             logger.error(
                 "completions in %s cannot be read: %s. The file is kept, and the log continues without it",
                 self._spill.skip(),

@@ -22,7 +22,7 @@ LEARNABLE = """learnt_in IS NULL AND status != 'open' AND NOT held_out
 AMONG = "IN (SELECT value FROM json_each(?))"
 
 
-class Filter(NamedTuple):
+class RolloutFilter(NamedTuple):
     """Which rollouts a listing has; None: all."""
 
     task: str | None = None
@@ -54,7 +54,7 @@ def one(connection: sqlite3.Connection, rollout_id: str) -> Rollout:
     )
 
 
-def latest(connection: sqlite3.Connection, filters: Filter, limit: int) -> list[Rollout]:
+def latest(connection: sqlite3.Connection, filters: RolloutFilter, limit: int) -> list[Rollout]:
     """Return rollouts, latest first."""
     operands = {
         "task = ?": filters.task,

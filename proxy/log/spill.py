@@ -45,7 +45,7 @@ Entry = Completion | Passthrough
 Part = TypeVar("Part", Asked, Served, Ended, Wire)
 
 
-class Unreadable(ValueError):
+class UnreadableCapture(ValueError):
     """A whole record that cannot be read as a capture."""
 
 
@@ -105,7 +105,7 @@ class Spill:
     def read(self, limit: int) -> list[Entry]:
         """Return the first captures, at most so many; they stay until ``forget_read``. Empty: there are none.
 
-        Raises OSError, Unreadable; after that, call ``skip``.
+        Raises OSError, UnreadableCapture; after that, call ``skip``.
         """
         while self._segments:
             entries: list[Entry] = []
@@ -116,7 +116,7 @@ class Spill:
                     self._read_to = end
                     if len(entries) >= limit or end - self._position >= READ_BYTES:
                         break
-            except Unreadable:
+            except UnreadableCapture:
                 if not entries:
                     raise
             if entries:
@@ -212,7 +212,7 @@ def _unpacked(content: bytes) -> Entry:
             start += length
         return _entry(_renamed(facts), bodies)
     except (ValueError, TypeError, LookupError) as error:
-        raise Unreadable(f"a capture that another version of burnish wrote: {error}") from error
+        raise UnreadableCapture(f"a capture that another version of burnish wrote: {error}") from error
 
 
 def _entry(facts: dict[str, Any], bodies: list[bytes]) -> Entry:

@@ -15,7 +15,7 @@ from operator import add, sub
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from burnish.proxy.log import feedback
-from burnish.proxy.log.changes import Change, Changes
+from burnish.proxy.log.changes import Changes, Recount
 from burnish.proxy.log.rated import Rating, weighed
 from burnish.proxy.log.ratings import (
     CompletionPlace,
@@ -131,7 +131,7 @@ class RatingTally:
                 self._update(connection, change)
         return self._total
 
-    def _update(self, connection: sqlite3.Connection, change: Change) -> None:
+    def _update(self, connection: sqlite3.Connection, change: Recount) -> None:
         if change.anew:
             self._summaries = {}
             self._recount()
@@ -270,7 +270,7 @@ class _Sums(Generic[Figure]):
                 self._update(connection, change)
         return self._total
 
-    def _update(self, connection: sqlite3.Connection, change: Change) -> None:
+    def _update(self, connection: sqlite3.Connection, change: Recount) -> None:
         if change.anew:
             self._figures, self._total = {}, Counter()
         used = for_training(change.feedback, {}, change.habits) if self._scaled else change.feedback

@@ -74,7 +74,7 @@ RECENT_MESSAGES = 4096
 """Clients resend their history each turn: messages whose digests are cached."""
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One message on its path from the root."""
 
     role: str
@@ -109,9 +109,9 @@ def digest(content: bytes) -> Digest:
     return _hashed(content).digest()
 
 
-def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
+def path(messages: Sequence[dict[str, Any]]) -> list[PathStep]:
     """Return the steps of a context, root first."""
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     # A longer context would push out all others, and itself.
     remember = len(messages) <= RECENT_MESSAGES
     for message in messages:
@@ -119,7 +119,7 @@ def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
     return steps
 
 
-def step(message: dict[str, Any], parent: Step | None, *, remember: bool = True) -> Step:
+def step(message: dict[str, Any], parent: PathStep | None, *, remember: bool = True) -> PathStep:
     """Return the step that a message makes after its parent."""
     body = memoryview(orjson.dumps(stored(message))).tobytes()  # orjson's own result holds 4 KB at least
     content = _hashed(body).digest()
@@ -139,7 +139,7 @@ def step(message: dict[str, Any], parent: Step | None, *, remember: bool = True)
         if remember:
             _places.put(address, place)
     role, identity, node, key, empty, human, credential = place
-    return Step(role, body, content, identity, node, key, empty, human, credential)
+    return PathStep(role, body, content, identity, node, key, empty, human, credential)
 
 
 def credential_in(content: Digest, body: bytes) -> bool:
@@ -151,7 +151,7 @@ def credential_in(content: Digest, body: bytes) -> bool:
     return verdict
 
 
-def last_user_message(context: Sequence[Step]) -> Step | None:
+def last_user_message(context: Sequence[PathStep]) -> PathStep | None:
     """Return the user message that a context ends with: the last of a person, else the last one."""
     for message in reversed(context):
         if message.human:
@@ -159,7 +159,7 @@ def last_user_message(context: Sequence[Step]) -> Step | None:
     return next((message for message in reversed(context) if message.role == "user"), None)
 
 
-def begins_turn(context: Sequence[Step]) -> bool:
+def begins_turn(context: Sequence[PathStep]) -> bool:
     """True if a person spoke since the last answer, or there is none yet."""
     for message in reversed(context):
         if message.human or message.role == "assistant":

@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from burnish.proxy.http.errors import ConfigError, Unavailable
-from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions
+from burnish.proxy.log.batch import Result, Stopping, Stored, Transactions, WriteBatch, WriterCall
 from burnish.proxy.log.files import locked
 from burnish.proxy.log.place import DatabasePlace, Displaced
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Bell, Queue, Relief
@@ -78,7 +78,7 @@ class NotYet:
     """Raises sqlite3.Error, ConfigError."""
 
 
-class Writer:
+class LogWriter:
     """Owns the connection that writes: puts the entries and calls of its queue into the database."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Writer:
         with what the call raises, and with Unavailable when nothing can be written now.
         """
         with self._queue.lock:
-            entry = Call(call, self._queue.count, deletes, early)
+            entry = WriterCall(call, self._queue.count, deletes, early)
             if self._closing:
                 entry.future.set_exception(Unavailable(STOPPING))
                 return entry.future
@@ -253,7 +253,7 @@ class Writer:
             short = [slot for slot in later if not (slot.is_large or slot.is_packed)]
         if not (early or short):
             return
-        batch = Batch([], False, [slot.entry for slot in short[:BATCH_ROWS]], early, early=True)
+        batch = WriteBatch([], False, [slot.entry for slot in short[:BATCH_ROWS]], early, early=True)
         try:
             self._place.check()
             reports = self._open().write(batch)
@@ -267,7 +267,7 @@ class Writer:
         for report in reports:
             report()
 
-    def _put_back(self, calls: Sequence[Call]) -> None:
+    def _put_back(self, calls: Sequence[WriterCall]) -> None:
         with self._queue.lock:
             line = sorted((*calls, *self._queue.calls), key=attrgetter("captures_before"))
             self._queue.calls.clear()
@@ -323,22 +323,22 @@ class Writer:
                 return
             self._relief.shelter()
 
-    def _take(self) -> Batch:
+    def _take(self) -> WriteBatch:
         with self._relief.moving:
             read_back = self._relief.read_back(BATCH_ROWS)
             has_backlog = self._relief.more
             with self._queue.lock:
                 entries, calls = self._queue.begin(0 if read_back else BATCH_ROWS)
-        return Batch(read_back, has_backlog, entries, calls)
+        return WriteBatch(read_back, has_backlog, entries, calls)
 
-    def _succeeded(self, batch: Batch) -> None:
+    def _succeeded(self, batch: WriteBatch) -> None:
         with self._queue.lock:
             self._stored += len(batch.read_back) + len(batch.captures)
             self._trouble = self._relief.trouble = self._failing_since = None
             self._retry_s = FIRST_RETRY_S
         self._relief.stored(read_back=bool(batch.read_back))
 
-    def _failed(self, batch: Batch, error: Exception) -> None:
+    def _failed(self, batch: WriteBatch, error: Exception) -> None:
         """Keep the entries of a batch that could not be written, and fail the calls, unless it was a short lock."""
         self._relief.put_back()
         self._relief.shelter()

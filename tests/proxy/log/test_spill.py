@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from burnish.proxy.log.spill import Spill, Unreadable, packed
+from burnish.proxy.log.spill import Spill, UnreadableCapture, packed
 from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
 from tests.proxy.log.exchanges import Arrivals, capture, exchange, opened, user
 
@@ -212,7 +212,7 @@ def test_a_capture_of_another_version_is_set_aside_with_its_file(
 ):
     write_record(tmp_path / "spill", facts, b"{}onetwo!")
     spill = open_spill()
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableCapture):
         spill.read(5)
     aside = spill.skip()
     assert aside.read_bytes().endswith(b"{}onetwo!") and not spill.waiting
