@@ -171,13 +171,13 @@ class Duels:
                 judgement = await self._log.judge_duel(duel, draft, new=pair is not None)
             except NotFound as error:
                 raise NotFound(PAIR_GONE, param="id") from error
-        if judgement.added is None or draft is None:
+        if judgement.preference is None or draft is None:
             return DuelVerdict(judgement.duel, None, None)
-        self._on_feedback(judgement.added.feedback)
+        self._on_feedback(judgement.preference.feedback)
         better = await self._log.completion(draft.completion_id)
         worse = await self._log.worse(better.id, draft.preferred_over or "")
         return DuelVerdict(
-            judgement.duel, judgement.added.feedback, usability(draft, better, worse, rules=self._rules)
+            judgement.duel, judgement.preference.feedback, usability(draft, better, worse, rules=self._rules)
         )
 
     async def asked(self, duel: Duel) -> DuelView:

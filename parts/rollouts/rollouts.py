@@ -16,7 +16,7 @@ from burnish.proxy.access.carried import Carried, Named
 from burnish.proxy.http.errors import BurnishError, Conflict, Unauthorized, Unavailable
 from burnish.proxy.ids import rollout_id
 from burnish.proxy.log import Log
-from burnish.proxy.log.rollouts import Filter, in_words
+from burnish.proxy.log.rollouts import RolloutFilter, in_words
 from burnish.proxy.records import Reward, Rollout, RolloutStatus
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Rollouts:
         """Return how many steps have their tokens, and how many lack them, by reason. Raises Unavailable."""
         return await self._log.kept_tokens([step.completion_id for step in rollout.steps])
 
-    async def latest(self, filters: Filter, limit: int) -> list[Rollout]:
+    async def latest(self, filters: RolloutFilter, limit: int) -> list[Rollout]:
         return await self._log.rollouts(filters, limit)
 
     def forgotten(self, caller: str) -> None:

@@ -14,7 +14,7 @@ from burnish.proxy.access.carried import key_of
 from burnish.proxy.described import described, flat, list_of, listing, optional
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
-from burnish.proxy.log.rollouts import Filter
+from burnish.proxy.log.rollouts import RolloutFilter
 from burnish.proxy.plain import Line
 from burnish.proxy.records import Rollout
 
@@ -131,7 +131,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
         query=("limit", "task", "group", "status", "held_out", "after"),
     )
     async def index(request: Request) -> Response:
-        limit = page_limit(request, *Filter._fields)
+        limit = page_limit(request, *RolloutFilter._fields)
         matches = await rollouts.latest(_filter(request), limit + 1)
         rows = [shown(request, rollout) for rollout in matches[:limit]]
         return json_response({"object": "list", "data": rows, "has_more": len(matches) > limit})
@@ -145,7 +145,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     ]
 
 
-def _filter(request: Request) -> Filter:
+def _filter(request: Request) -> RolloutFilter:
     """Raises Unprocessable."""
     query = request.query_params
     status, held_out = query.get("status"), query.get("held_out")
@@ -156,7 +156,7 @@ def _filter(request: Request) -> Filter:
         )
     if held_out not in (None, "true", "false"):
         raise Unprocessable(f"held_out must be true or false, not {held_out[:20]!r}", param="held_out")
-    return Filter(
+    return RolloutFilter(
         query.get("task"),
         query.get("group"),
         status,  # type: ignore[arg-type]  # checked above

@@ -50,13 +50,13 @@ class Bell:
         """Wait until something is true, which may change with each ring; False: it wasn't after so many seconds."""
         end = time.monotonic() + limit_s
         while not until():
-            if (left := end - time.monotonic()) <= 0:
+            if (rest_s := end - time.monotonic()) <= 0:
                 return False
-            self._silent.acquire(timeout=left)
+            self._silent.acquire(timeout=rest_s)
         return True
 
 
-class Waiting(NamedTuple):
+class Slot(NamedTuple):
     entry: Entry
     size: int
     """Bytes, roughly."""
@@ -83,8 +83,8 @@ class Queue:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.entries: deque[Waiting] = deque()
-        self.writing: list[Waiting] = []
+        self.entries: deque[Slot] = deque()
+        self.writing: list[Slot] = []
         """Entries of the batch that is being written."""
         self.busy_since: float | None = None
         """When the batch that is being written began, on the monotonic clock."""
@@ -113,25 +113,25 @@ class Queue:
             return False
         self.size_bytes += size
         self.count += 1
-        self.entries.append(Waiting(entry, size, self.count, time.monotonic()))
+        self.entries.append(Slot(entry, size, self.count, time.monotonic()))
         return True
 
     def begin(self, most: int) -> tuple[list[Entry], list[WriterCall]]:
         """Start a batch: return at most so many entries, a large one alone; and the calls that needn't wait."""
-        large = (at for at, each in enumerate(islice(self.entries, most)) if each.is_large)
+        large = (at for at, slot in enumerate(islice(self.entries, most)) if slot.is_large)
         count = min(len(self.entries), most, max(next(large, most), 1))
         self.writing = [self.entries.popleft() for _ in range(count)]
         self.taken += count
         self.busy_since = time.monotonic()
         calls = []
-        while self.calls and self.calls[0].after <= self.taken:
+        while self.calls and self.calls[0].captures_before <= self.taken:
             calls.append(self.calls.popleft())
-        return [each.entry for each in self.writing], [call for call in calls if call.begin()]
+        return [slot.entry for slot in self.writing], [call for call in calls if call.begin()]
 
     def end(self) -> int:
         """End the batch, whose entries are stored; return the number of the last one, 0 without any."""
         last = self.writing[-1].number if self.writing else 0
-        self.size_bytes -= sum(each.size for each in self.writing)
+        self.size_bytes -= sum(slot.size for slot in self.writing)
         self.writing = []
         self.busy_since = None
         return last
@@ -149,17 +149,17 @@ class Queue:
         self.size_bytes -= first.size
         return first.number
 
-    def oldest_at(self, after: int = 0) -> float | None:
-        """Return when the oldest entry with a number above ``after`` was put in."""
-        return next((each.at for each in self._all(after)), None)
+    def oldest_at(self, number: int = 0) -> float | None:
+        """Return when the oldest entry above a number was put in."""
+        return next((slot.at for slot in self._all(number)), None)
 
     def entries_after(self, number: int) -> list[Entry]:
-        return [each.entry for each in self._all(number)]
+        return [slot.entry for slot in self._all(number)]
 
-    def _all(self, after: int) -> Iterator[Waiting]:
-        if after >= self.count:  # often all of them are in the journal
+    def _all(self, number: int) -> Iterator[Slot]:
+        if number >= self.count:  # often all of them are in the journal
             return iter(())
-        return (each for each in chain(self.writing, self.entries) if each.number > after)
+        return (slot for slot in chain(self.writing, self.entries) if slot.number > number)
 
 
 logger = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class Relief:
             return
         with self.moving:
             try:
-                self._spill.put_back([each.entry for each in self._queue.writing])
+                self._spill.put_back([slot.entry for slot in self._queue.writing])
             except OSError as error:
                 self._failed(error)
                 with self._queue.lock:

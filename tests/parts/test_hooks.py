@@ -116,7 +116,7 @@ async def test_the_example_sends_each_rating_to_an_address(
         async with behind(tmp_path, reply(completion("Hello."))) as (client, _):
             answer = await client.post("/v1/chat/completions", json=HELLO)
             rating = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": "good"}
-            assert (await client.post("/v1/feedback", json=rating)).status_code == 200
+            assert (await client.post("/v1/feedback", json=rating)).status_code == 201
             async with asyncio.timeout(within(10)):
                 while not hook.requests:
                     await asyncio.sleep(0.01)
