@@ -26,8 +26,7 @@ from burnish.parts.page.paths import (
     strip_engine,
 )
 from burnish.proxy.access.access import IDENTITY, IN_ROLLOUT, Action, action_at, demand
-from burnish.proxy.access.carried import ROLLOUT, Carried, named_by
-from burnish.proxy.access.carried import Named as NamedRollout
+from burnish.proxy.access.carried import ROLLOUT, Carried, RolloutName, named_by
 from burnish.proxy.access.guard import Guard, crosses
 from burnish.proxy.client_headers import CALLER
 from burnish.proxy.http.cors import is_preflight, preflight, readable
@@ -54,7 +53,7 @@ class App:
         guard: Guard,
         own: ASGIApp,
         relay: ASGIApp,
-        carried: Callable[[NamedRollout], Awaitable[Carried]],
+        carried: Callable[[RolloutName], Awaitable[Carried]],
         refused: Callable[[int], None],
     ) -> None:
         """``carried`` returns an open rollout; ``refused`` gets the status of each error answered here."""
@@ -71,7 +70,7 @@ class App:
         self._own = own
         self._relay = relay
 
-    def _admit(self, scope: Scope, rollout: NamedRollout | None) -> bool:
+    def _admit(self, scope: Scope, rollout: RolloutName | None) -> bool:
         """Find out who asks and whether they may; return whether the route is ours."""
         path, method, headers = scope["path"], scope["method"], named_headers(scope)
         front = is_front(scope)

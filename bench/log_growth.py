@@ -20,7 +20,7 @@ import orjson
 
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import Asked, Completion, Ended, Served, Wire
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, RequestFacts, Wire
 
 LIMIT_FACTOR = 2
 LIMIT_PER_COMPLETION_BYTES = 1024
@@ -138,9 +138,11 @@ def exchange(request: bytes, reply: Message) -> Completion:
     session = "a0b1c2d3-e4f5-6789-abcd-ef0123456789"
     return Completion(
         name,
-        Asked(time.time(), "chat", model_asked="smollm2", caller="local", session=session),
-        Served("http://127.0.0.1:8080/v1", "smollm2@v3", adapter_version=3, base_digest="sha256:" + "0" * 64),
-        Ended("complete", total_s=2.5, status=200, first_byte_s=0.2),
+        RequestFacts(time.time(), "chat", model_asked="smollm2", caller="local", session=session),
+        Answerer(
+            "http://127.0.0.1:8080/v1", "smollm2@v3", adapter_version=3, base_digest="sha256:" + "0" * 64
+        ),
+        CompletionEnd("complete", total_s=2.5, status=200, first_byte_s=0.2),
         wire=Wire(request, (orjson.dumps(body),), "application/json"),
     )
 

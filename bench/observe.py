@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from burnish.app.observe.counts import Counts
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log.capture import parsed
-from burnish.proxy.records import Asked, Completion, Ended, Served, Wire
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, RequestFacts, Wire
 
 CHUNKS = 40
 
@@ -80,9 +80,9 @@ def exchange() -> Completion:
     span = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     return Completion(
         completion_id(),
-        Asked(time.time(), "chat", model_asked="mock", caller="local"),
-        Served("http://127.0.0.1:9", "mock", adapter_version=1),
-        Ended("complete", total_s=0.4, status=200, first_byte_s=0.05),
+        RequestFacts(time.time(), "chat", model_asked="mock", caller="local"),
+        Answerer("http://127.0.0.1:9", "mock", adapter_version=1),
+        CompletionEnd("complete", total_s=0.4, status=200, first_byte_s=0.05),
         wire=Wire(request, chunks, "text/event-stream", traceparent=span),
     )
 

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
-from burnish.proxy.records import RatedCompletion, Served
+from burnish.proxy.records import Answerer, RatedCompletion
 from burnish.training.job import Objective, Sample
 from burnish.training.presets import teaches
 
@@ -37,7 +37,7 @@ class Policies:
     def of(self, rating: Rating) -> int | None:
         return self.behind(rating.served, instructed=rating.instructed)
 
-    def behind(self, served: Served, *, instructed: bool) -> int | None:
+    def behind(self, served: Answerer, *, instructed: bool) -> int | None:
         """Return the version that gave an answer (0: the base model), or None for any other model."""
         version = served.adapter_version
         if instructed:

@@ -52,7 +52,7 @@ OWN_ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ProviderRoute:
     """A provider, or one model of it."""
 
     provider: str
@@ -100,18 +100,18 @@ def check_installed(url: str, python: Path | None) -> None:
         raise _not_installed(url, python)
 
 
-def _routes(config: Config) -> dict[str | None, Route]:
+def _routes(config: Config) -> dict[str | None, ProviderRoute]:
     """Return what litellm serves, by table; None: for the main upstream."""
-    routes: dict[str | None, Route] = {}
+    routes: dict[str | None, ProviderRoute] = {}
     if config.upstream and config.upstream.startswith(LITELLM):
         provider, _, model = config.upstream.removeprefix(LITELLM).partition("/")
         names = [config.model] if config.model else []
         names.append(f"{provider}/{model or '*'}")
-        routes[None] = Route(provider, model, names, _secret(config.upstream_api_key))
+        routes[None] = ProviderRoute(provider, model, names, _secret(config.upstream_api_key))
     for table, each in config.upstreams.items():
         if each.url.startswith(LITELLM):
             provider, _, model = each.url.removeprefix(LITELLM).partition("/")
-            routes[table] = Route(provider, model, each.models, _secret(each.api_key), each.api_base)
+            routes[table] = ProviderRoute(provider, model, each.models, _secret(each.api_key), each.api_base)
     return routes
 
 
@@ -121,7 +121,7 @@ def _secret(key: SecretStr | None) -> str | None:
 
 @asynccontextmanager
 async def litellm(
-    routes: Sequence[Route], python: Path | None, log: Path, *, wait_s: float = math.inf
+    routes: Sequence[ProviderRoute], python: Path | None, log: Path, *, wait_s: float = math.inf
 ) -> AsyncIterator[str]:
     """Serve routes by litellm as long as the block runs; yield the URL.
 
@@ -148,7 +148,7 @@ async def litellm(
 
 class _Litellm:
     def __init__(
-        self, routes: Sequence[Route], python: Path | None, log: Path, listener: socket.socket
+        self, routes: Sequence[ProviderRoute], python: Path | None, log: Path, listener: socket.socket
     ) -> None:
         self._routes = routes
         self._python = python

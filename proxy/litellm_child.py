@@ -3,8 +3,8 @@
 A program of its own: burnish runs this file with the interpreter that has litellm, which may not have burnish. So it
 imports nothing of ours, and aiohttp only because litellm needs it.
 
-The first line of stdin is ``Settings``. One line of stdout answers: ``{}`` when it serves, else ``{"missing": …}`` or
-``{"refused": …}``, and why. It ends when stdin closes.
+The first line of stdin is ``ChildSettings``. One line of stdout answers: ``{}`` when it serves, else ``{"missing": …}``
+or ``{"refused": …}``, and why. It ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 400, 401, 404, 500
 
 
 class Route(TypedDict):
-    """See ``Route`` in ``proxy/cloud.py``."""
+    """See ``ProviderRoute`` in ``proxy/cloud.py``."""
 
     provider: str
     """litellm's name, such as "bedrock"."""
@@ -55,7 +55,7 @@ class Route(TypedDict):
     """Bearer token of its requests. All users of the machine reach the socket."""
 
 
-class Settings(TypedDict):
+class ChildSettings(TypedDict):
     """What burnish sends."""
 
     routes: list[Route]
@@ -63,7 +63,7 @@ class Settings(TypedDict):
     """Descriptor of the socket, which listens already."""
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """Requests that don't reach litellm."""
 
     def __init__(self, status_code: int, words: str, code: str, param: str | None = None) -> None:
@@ -78,7 +78,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(1)
     os.dup2(2, 1)  # litellm prints advice
-    settings: Settings = json.loads(sys.stdin.buffer.readline())
+    settings: ChildSettings = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         import litellm
@@ -95,12 +95,12 @@ def main() -> NoReturn:
     raise AssertionError("unreachable: only the lifeline ends this process")
 
 
-async def _serve(settings: Settings, answers: int) -> None:
+async def _serve(settings: ChildSettings, answers: int) -> None:
     from aiohttp import web
 
     # burnish limits bodies. A client that leaves cancels its handler, which ends the provider's work.
     app = web.Application(client_max_size=0)
-    app.router.add_route("*", "/{path:.*}", Child(settings["routes"]).answer)
+    app.router.add_route("*", "/{path:.*}", LitellmServer(settings["routes"]).answer)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
     await runner.setup()
     await web.SockSite(runner, socket.socket(fileno=settings["socket"])).start()
@@ -108,7 +108,7 @@ async def _serve(settings: Settings, answers: int) -> None:
     await asyncio.Event().wait()
 
 
-class Child:
+class LitellmServer:
     def __init__(self, routes: list[Route]) -> None:
         self._routes = [(f"Bearer {route['token']}".encode(), route) for route in routes]
 
@@ -122,7 +122,7 @@ class Child:
             if request.method == "GET" and request.path == MODELS:
                 return web.json_response({"object": "list", "data": _models(route)})
             words = f"litellm serves chat completions only, not {request.method} {request.path}"
-            raise Refused(NOT_FOUND, words, "not_found")
+            raise RefusedRequest(NOT_FOUND, words, "not_found")
         except Exception as error:  # noqa: BLE001  (litellm raises anything, and each belongs to the client)
             status, told = described(error)
             found = getattr(error, "litellm_response_headers", None) or {}
@@ -134,7 +134,7 @@ class Child:
         for bearer, route in self._routes:
             if hmac.compare_digest(given, bearer):
                 return route
-        raise Refused(UNAUTHORIZED, "only burnish may ask here", "invalid_api_key")
+        raise RefusedRequest(UNAUTHORIZED, "only burnish may ask here", "invalid_api_key")
 
 
 def _models(route: Route) -> list[dict[str, Any]]:
@@ -163,13 +163,13 @@ async def _chat(request: web.Request, route: Route) -> web.StreamResponse:
 
 
 def _model(route: Route, asked: Any) -> str:
-    """Return litellm's name for the model of a request. Raises Refused."""
+    """Return litellm's name for the model of a request. Raises RefusedRequest."""
     provider, model, names = route["provider"], route["model"], route["names"]
     if asked is None and model:
         return f"{provider}/{model}"
     if not isinstance(asked, str) or not any(_means(name, asked) for name in names):
         words = f"there is no model {asked!r} here, only {', '.join(names)}"
-        raise Refused(NOT_FOUND, words, "model_not_found", "model")
+        raise RefusedRequest(NOT_FOUND, words, "model_not_found", "model")
     return f"{provider}/{model or asked.removeprefix(f'{provider}/')}"
 
 
@@ -214,18 +214,20 @@ def _body(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content)
     except ValueError as error:
-        raise Refused(BAD_REQUEST, f"the body isn't JSON: {error}", "invalid_request") from error
+        raise RefusedRequest(BAD_REQUEST, f"the body isn't JSON: {error}", "invalid_request") from error
     if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-        raise Refused(BAD_REQUEST, "the body must be an object with messages", "invalid_request", "messages")
+        raise RefusedRequest(
+            BAD_REQUEST, "the body must be an object with messages", "invalid_request", "messages"
+        )
     return body
 
 
 def _checked(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a request. Raises Refused."""
+    """Return the parameters of a request. Raises RefusedRequest."""
     given = {name: value for name, value in body.items() if value is not None}
     if others := sorted(given.keys() - PARAMETERS):
         words = f"litellm doesn't take these members of the request: {', '.join(others)}. Leave them out"
-        raise Refused(BAD_REQUEST, words, "unsupported_parameter", others[0])
+        raise RefusedRequest(BAD_REQUEST, words, "unsupported_parameter", others[0])
     return given
 
 

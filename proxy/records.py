@@ -51,14 +51,14 @@ def answer_named(name: str) -> tuple[str, int]:
     return completion_id, int(choice or 0)
 
 
-Voice = tuple[str, str | None]
+RaterKey = tuple[str, str | None]
 """A rater and the key that named them."""
 
 SIGNAL = "signal:"
 """The beginning of the first tag of feedback that burnish read from results of tools."""
 
 
-class Asked(NamedTuple):
+class RequestFacts(NamedTuple):
     """The request: its sender, its time, its model."""
 
     created_at: float
@@ -83,7 +83,7 @@ class Asked(NamedTuple):
     """The rollout that it belongs to, if any."""
 
 
-class Served(NamedTuple):
+class Answerer(NamedTuple):
     """The upstream and model that answered."""
 
     upstream: str
@@ -99,7 +99,7 @@ class Served(NamedTuple):
     """What exported the answer, such as "langfuse", or "burnish" for another log; None: it was given here."""
 
 
-class Ended(NamedTuple):
+class CompletionEnd(NamedTuple):
     """The end of a completion. From ``response_id`` to ``holds_credential`` it comes from the bodies, which the log's
     writer thread parses.
     """
@@ -183,15 +183,15 @@ NO_PARAMS: dict[str, Any] = {}
 class Completion(NamedTuple):
     """One completion. The relay fills in the first six fields; the log parses ``wire`` and reads back the others.
 
-    A new fact is a field of ``Asked``, ``Served`` or ``Ended`` with a default, and a migration that adds the column
-    of this name. Log, spill files and JSON follow from the fields.
+    A new fact is a field of ``RequestFacts``, ``Answerer`` or ``CompletionEnd`` with a default, and a migration that
+    adds the column of this name. Log, spill files and JSON follow from the fields.
     """
 
     id: str
     """"cmpl_" + 26 characters that sort by time."""
-    asked: Asked
-    served: Served
-    ended: Ended
+    asked: RequestFacts
+    served: Answerer
+    ended: CompletionEnd
     instructions: str | None = None
     """What burnish added to the system prompt; ``messages`` and ``wire`` are without it. None: nothing."""
     wire: Wire = Wire()
@@ -213,7 +213,7 @@ class Completion(NamedTuple):
     """Effective reward by ratings in [-1, 1], None when unrated."""
     fault: Fault | None = None
     """Why nothing can be learnt from it, whatever is said of it."""
-    feedback: tuple[Heard, ...] = ()
+    feedback: tuple[AppliedFeedback, ...] = ()
     """What was said of it, earliest first."""
 
     def rating_of(self, choice: int) -> float | None:
@@ -302,7 +302,7 @@ class FeedbackDraft:
         return self.source == "judge" or read
 
     @property
-    def voice(self) -> Voice:
+    def voice(self) -> RaterKey:
         """Return who gave it: a name says who only among the names that come with the same key."""
         return self.rater, self.given_with
 
@@ -322,13 +322,13 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class AppliedFeedback:
     """A piece of feedback that is about a completion: it names the completion, or covers it by its scope."""
 
     feedback: Feedback
     counts: bool
     """Whether any of it counts there: nothing later or narrower counts instead."""
-    worse: Worse | None
+    worse: RejectedAnswer | None
     """What it prefers the completion over, if that answers the same context."""
 
 
@@ -357,29 +357,29 @@ class Usability(NamedTuple):
         return f" ({self.reason})" if self.usable else f", but nothing will be learnt from it: {self.reason}"
 
 
-class Worse(NamedTuple):
+class RejectedAnswer(NamedTuple):
     """An answer that another one was preferred over."""
 
     reply: dict[str, Any]
     upstream_table: str | None = None
-    """As of ``Served``."""
+    """As of ``Answerer``."""
 
 
-class Beside(NamedTuple):
+class CoveredAnswer(NamedTuple):
     """Another answer that a rating covers."""
 
     fault: Fault | None
     upstream_table: str | None = None
-    """As of ``Served``."""
+    """As of ``Answerer``."""
 
 
-class Added(NamedTuple):
+class FeedbackReceipt(NamedTuple):
     """The result of storing feedback."""
 
     feedback: Feedback
     created: bool
     """False: the same was said before, and this is that record."""
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[CoveredAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,7 +514,7 @@ class Rollout:
     """The training run that learnt from it."""
     rewards: tuple[Reward, ...] = ()
     """In the order in which they came."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RolloutStep, ...] = ()
     """In the order in which they were logged."""
 
     @property
@@ -523,7 +523,7 @@ class Rollout:
         return math.fsum(each.value for each in self.rewards) if self.rewards else None
 
 
-class Step(NamedTuple):
+class RolloutStep(NamedTuple):
     """One completion of a rollout."""
 
     completion_id: str

@@ -17,7 +17,7 @@ from burnish.system import durable
 MOST_BYTES = 4096
 
 
-class Running(NamedTuple):
+class RunningServer(NamedTuple):
     url: str
     pid: int
 
@@ -27,7 +27,7 @@ def write(config: Config, url: str) -> None:
     durable.replace(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
 
 
-def running(config: Config) -> Running | None:
+def running(config: Config) -> RunningServer | None:
     """Return the burnish that runs with the data directory of ``config``; None if there is none, or it isn't up yet.
 
     Raises ConfigError if its file may be somebody else's, or names another machine.
@@ -37,7 +37,7 @@ def running(config: Config) -> Running | None:
     path = config.server_file
     try:
         content = json.loads(_own_text(path))
-        found = Running(str(content["url"]), int(content["pid"]))
+        found = RunningServer(str(content["url"]), int(content["pid"]))
         host = urlsplit(found.url).hostname or ""
     except FileNotFoundError:
         return None

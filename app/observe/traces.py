@@ -17,7 +17,7 @@ import orjson
 import burnish
 from burnish.app.observe.counts import is_streamed
 from burnish.proxy.log.capture import FIRST_ERROR_STATUS, Parsed
-from burnish.proxy.records import Asked, Ended
+from burnish.proxy.records import CompletionEnd, RequestFacts
 from burnish.system.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def attributes(parsed: Parsed) -> dict[str, AttributeValue]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _operation(asked: Asked) -> str:
+def _operation(asked: RequestFacts) -> str:
     return OPERATIONS.get(asked.surface, "chat")
 
 
@@ -168,7 +168,7 @@ def _short(text: str | None) -> str | None:
     return text[:MAX_TEXT].encode(errors="replace").decode() if text else None
 
 
-def _error_type(ended: Ended) -> str | None:
+def _error_type(ended: CompletionEnd) -> str | None:
     """The upstream's status where it says what was wrong, else how the completion ended; None when it ended well."""
     status = ended.status
     if status is not None and status >= FIRST_ERROR_STATUS:

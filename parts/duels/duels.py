@@ -28,14 +28,14 @@ from burnish.proxy.log.faults import Rules
 from burnish.proxy.messages import SYSTEM_ROLES, text_of
 from burnish.proxy.records import (
     SAMPLED_FOR_DUELS,
-    Asked,
+    Answerer,
     Completion,
+    CompletionEnd,
     Duel,
     DuelChoice,
-    Ended,
     Feedback,
     FeedbackDraft,
-    Served,
+    RequestFacts,
     Usability,
     Wire,
 )
@@ -231,9 +231,9 @@ class Duels:
         answer = {"object": "chat.completion", "model": name, "choices": [choice]}
         completion = Completion(
             completion_id(),
-            Asked(pair.sampled_at, "chat", name, SAMPLED_FOR_DUELS, sub_agent=True),
-            Served(self.contest.upstream, name, side.version, digest),
-            Ended("complete", 0.0, HTTPStatus.OK),
+            RequestFacts(pair.sampled_at, "chat", name, SAMPLED_FOR_DUELS, sub_agent=True),
+            Answerer(self.contest.upstream, name, side.version, digest),
+            CompletionEnd("complete", 0.0, HTTPStatus.OK),
             wire=Wire(orjson.dumps(request), (orjson.dumps(answer),), "application/json"),
         )
         self._log.capture(completion)

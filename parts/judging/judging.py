@@ -25,7 +25,15 @@ from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.listings import Filters
-from burnish.proxy.records import Asked, Completion, Ended, Feedback, FeedbackDraft, Served, Wire
+from burnish.proxy.records import (
+    Answerer,
+    Completion,
+    CompletionEnd,
+    Feedback,
+    FeedbackDraft,
+    RequestFacts,
+    Wire,
+)
 
 LOOKED_AT = 1_000
 """Latest answers among which it chooses."""
@@ -210,9 +218,9 @@ class Judging:
         answer = {"object": "chat.completion", "model": model, "choices": [choice]}
         record = Completion(
             completion_id(),
-            Asked(time.time(), "chat", model, completion.asked.caller, SESSION, sub_agent=True),
-            Served(self._upstream, model, upstream_table=self._table_of(model)),
-            Ended("complete", 0.0, HTTPStatus.OK),
+            RequestFacts(time.time(), "chat", model, completion.asked.caller, SESSION, sub_agent=True),
+            Answerer(self._upstream, model, upstream_table=self._table_of(model)),
+            CompletionEnd("complete", 0.0, HTTPStatus.OK),
             wire=Wire(orjson.dumps(request), (orjson.dumps(answer),), "application/json"),
         )
         self._log.capture(record)

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.surfaces.arriving import Added
+from burnish.proxy.surfaces.arriving import Increment
 
 BEAT_S = 15.0
 """Proxies cut connections on which nothing is sent, often after 30 or 60 s."""
@@ -46,7 +46,7 @@ class _Answer:
     texts: list[str] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
 
-    def add(self, added: Added) -> None:
+    def add(self, added: Increment) -> None:
         if added.text:
             self.texts.append(added.text)
         self.tools += added.tools
@@ -134,7 +134,7 @@ class Pages:
         self._answers[answer["id"]] = _Answer(answer)
         self._put(encoded("began", answer))
 
-    def add(self, identifier: str, added: Added) -> None:
+    def add(self, identifier: str, added: Increment) -> None:
         """Add to an answer under way. Pages get it at the next ``flush``."""
         if (answer := self._answers.get(identifier)) is None:
             return

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from burnish.proxy.messages import text_of, words
 from burnish.proxy.relay.flight import CAPTURE_LIMIT_BYTES, Flight
-from burnish.proxy.surfaces.arriving import NOTHING, Added, Arriving
+from burnish.proxy.surfaces.arriving import NOTHING, Arriving, Increment
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class News(NamedTuple):
 
     began: list[Json]
     """Answers that were not under way then."""
-    added: dict[str, Added]
+    added: dict[str, Increment]
     """By the answer's ID."""
     ended: list[str]
 
@@ -82,7 +82,7 @@ def _unread(flight: Flight, seen: _Seen, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _read(flight: Flight, seen: _Seen, data: bytes) -> Added:
+def _read(flight: Flight, seen: _Seen, data: bytes) -> Increment:
     if seen.arriving is None:
         seen.arriving = Arriving(flight.asked.surface, flight.content_type, flight.content_encoding)
     # Of a longer answer, the relay keeps the beginning only.

@@ -102,13 +102,15 @@ def demand(identity: Identity, action: Action, what: str, *, param: str | None =
     )
 
 
-Heard = frozenset[Key | None]
+CommentKeys = frozenset[Key | None]
 """Keys with which comments came; None: before there were any."""
 
 
-def heard_by(identity: Identity) -> Heard:
+def comment_keys(identity: Identity) -> CommentKeys:
     """Return with which keys a comment must have come to be an instruction for a request."""
-    known: Heard = frozenset((None, "admin_key", "proxy")) if may(identity, Action.AS_NAMED) else frozenset()
+    known: CommentKeys = (
+        frozenset((None, "admin_key", "proxy")) if may(identity, Action.AS_NAMED) else frozenset()
+    )
     return known | {identity.key}
 
 

@@ -33,7 +33,7 @@ class Carried(NamedTuple):
     """Who began it. What its requests name as their user proves nothing."""
 
 
-class Named(NamedTuple):
+class RolloutName(NamedTuple):
     """How a request names its rollout."""
 
     id: str
@@ -50,12 +50,12 @@ def is_key(secret: bytes) -> bool:
     return secret.startswith(KEY)
 
 
-def _in_key(secret: bytes) -> Named:
+def _in_key(secret: bytes) -> RolloutName:
     """Return the rollout that a key names, in a header or after ``Bearer``. Raises Unauthorized."""
     found = _KEY.match(secret)
     if found is None:
         raise Unauthorized("this isn't the key of a rollout: use the api_key that POST /v1/rollouts returned")
-    return Named(found[1].decode(), found[2].decode())
+    return RolloutName(found[1].decode(), found[2].decode())
 
 
 def _in_headers(headers: Headers) -> bool:
@@ -66,7 +66,7 @@ def _in_headers(headers: Headers) -> bool:
     return False
 
 
-def named_by(scope: Scope, headers: Headers) -> Named | None:
+def named_by(scope: Scope, headers: Headers) -> RolloutName | None:
     """Return the rollout that a request names, and leave the path without it. Raises InvalidRequest, Unauthorized."""
     if scope["raw_path"][:3] != PATH and not _in_headers(headers):
         return None
@@ -81,4 +81,4 @@ def named_by(scope: Scope, headers: Headers) -> Named | None:
         named.add(in_path[1].decode())
     if len(named) > 1 or len(keys) > 1:
         raise InvalidRequest(f"the request names several rollouts, {' and '.join(sorted(named))}: send one")
-    return keys.pop() if keys else Named(named.pop()) if named else None
+    return keys.pop() if keys else RolloutName(named.pop()) if named else None

@@ -18,7 +18,7 @@ from burnish.proxy.records import (
     Completion,
     Feedback,
     FeedbackDraft,
-    Voice,
+    RaterKey,
     counting_in_words,
     rating_word,
 )
@@ -150,7 +150,7 @@ def _help(command: Command, actions: Mapping[str, Action]) -> str:
     return problem + HELP + "".join(ACTION_HELP.get(name, "") for name in actions)
 
 
-def _draft(command: Command, target: Completion, voice: Voice) -> FeedbackDraft:
+def _draft(command: Command, target: Completion, voice: RaterKey) -> FeedbackDraft:
     fix = command.name == "fix"
     rater, given_with = voice
     return FeedbackDraft(
@@ -175,7 +175,7 @@ def _confirmation(draft: FeedbackDraft) -> str:
 async def _undo(
     log: Log,
     target: Completion,
-    voice: Voice,
+    voice: RaterKey,
     on_feedback: Callable[[Feedback], None],
     *,
     seen: Sequence[dict[str, Any]] | None,

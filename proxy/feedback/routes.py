@@ -62,7 +62,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.records import Completion, Feedback
-from burnish.proxy.rl.commands import Answer
+from burnish.proxy.rl.commands import CommandAnswer
 from burnish.proxy.rl.grammar import parse
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -171,7 +171,7 @@ class Typed(Body):
     text: Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT)]
 
 
-def command_route(answer: Answer) -> Route:
+def command_route(answer: CommandAnswer) -> Route:
     """Return the route for ``/rl`` commands that don't reach the model. The session header names the session."""
 
     @described(

@@ -14,17 +14,17 @@ from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
-    Asked,
+    Answerer,
+    AppliedFeedback,
     Choice,
     Completion,
-    Ended,
+    CompletionEnd,
     Fate,
     Feedback,
     FeedbackDraft,
-    Heard,
     Passthrough,
     Regeneration,
-    Served,
+    RequestFacts,
     Tokens,
     Usability,
     answer_name,
@@ -65,9 +65,9 @@ RATED = flat(
 JUDGED = flat(
     "Completion",
     Completion,
-    Asked,
-    Served,
-    Ended,
+    RequestFacts,
+    Answerer,
+    CompletionEnd,
     without=_UNSHOWN,
     object=Literal["completion"],
     choices=list_of(flat("Choice", Choice, rated=str | None)),
@@ -152,7 +152,7 @@ def told_json(
     return feedback_json(feedback) | gone._asdict() | {"learnt_by": None}
 
 
-def _heard_json(heard: Heard, completion: Completion, rules: Rules, fates: Fates) -> dict[str, Any]:
+def _heard_json(heard: AppliedFeedback, completion: Completion, rules: Rules, fates: Fates) -> dict[str, Any]:
     told, fate = _usability(heard, completion, rules), None
     if told.usable:
         choice = heard.feedback.draft.choice
@@ -163,7 +163,7 @@ def _heard_json(heard: Heard, completion: Completion, rules: Rules, fates: Fates
     return feedback_json(heard.feedback) | told._asdict() | {"learnt_by": learnt_by}
 
 
-def _usability(heard: Heard, completion: Completion, rules: Rules) -> Usability:
+def _usability(heard: AppliedFeedback, completion: Completion, rules: Rules) -> Usability:
     """Return whether feedback teaches something about a completion, unless other feedback counts instead."""
     feedback = heard.feedback
     if feedback.undone_at is not None:

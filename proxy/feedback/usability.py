@@ -14,7 +14,7 @@ from typing import Any
 from burnish.proxy.log.faults import FAULTS, Rules, in_words, untaught, withheld
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.transfer import Usable
-from burnish.proxy.records import Beside, Completion, Fault, FeedbackDraft, Usability, Worse
+from burnish.proxy.records import Completion, CoveredAnswer, Fault, FeedbackDraft, RejectedAnswer, Usability
 from burnish.training.job import OBJECTIVES
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.teachable import uncommentable, unteachable
@@ -26,7 +26,7 @@ OVERRULED = "a person said something of this answer, which counts instead of a j
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _StatementPart:
     """One part of a statement, as ``teaches`` takes it."""
 
     reward: float = 0.0
@@ -58,8 +58,8 @@ def usability_by(rules: Rules) -> Usable:
 def usability(
     draft: FeedbackDraft,
     completion: Completion,
-    worse: Worse | None,
-    beside: Sequence[Beside] = (),
+    worse: RejectedAnswer | None,
+    beside: Sequence[CoveredAnswer] = (),
     *,
     rules: Rules,
 ) -> Usability:
@@ -100,21 +100,21 @@ def overruled(draft: FeedbackDraft, completion: Completion) -> bool:
     )
 
 
-def _why_not(other: Beside, rules: Rules) -> str | None:
+def _why_not(other: CoveredAnswer, rules: Rules) -> str | None:
     fault = None if other.fault == "credential" and not rules.scrub else other.fault
     fault = fault or untaught(other.upstream_table, rules.teachers)
     return in_words(fault, other.upstream_table) if fault else None
 
 
 def _obstacles(
-    draft: FeedbackDraft, completion: Completion, worse: Worse | None, rules: Rules
+    draft: FeedbackDraft, completion: Completion, worse: RejectedAnswer | None, rules: Rules
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each part of a statement about a completion, and why it can't teach."""
     answer = completion.with_choice(draft.choice)
     messages, reply, tools = answer.messages, answer.reply or {}, answer.params.get("tools") or ()
     rating = (completion.rating_of(draft.choice) if draft.reward is None else draft.reward) or 0.0
 
-    def obstacle(said: _Said, *found: str | None) -> str | None:
+    def obstacle(said: _StatementPart, *found: str | None) -> str | None:
         if why := next(filter(None, found), None):
             return why
         learns = OBJECTIVES if rules.objective == "auto" else (rules.objective,)
@@ -124,26 +124,26 @@ def _obstacles(
     broken = in_words(fault, answer.served.upstream_table) if fault else None
     unfit = broken or obstacle_of(answer, rules)
     if draft.reward is not None:
-        yield "rating", obstacle(_Said(rating or 1.0), unfit)
+        yield "rating", obstacle(_StatementPart(rating or 1.0), unfit)
     if draft.completion_id != completion.id:
         return
     if draft.comment:
         on_good = ON_GOOD if rating > 0 else None
-        said = _Said(comment=draft.comment)
+        said = _StatementPart(comment=draft.comment)
         yield (
             "comment",
             obstacle(said, broken, on_good, uncommentable(messages, tools, reply)),
         )
     if draft.correction:
-        yield "correction", obstacle(_Said(correction=draft.correction), unfit)
+        yield "correction", obstacle(_StatementPart(correction=draft.correction), unfit)
     if draft.preferred_over:
         yield (
             "preference",
-            obstacle(_Said(worse=(worse.reply,) if worse else ()), unfit, _unfit(worse, rules)),
+            obstacle(_StatementPart(worse=(worse.reply,) if worse else ()), unfit, _unfit(worse, rules)),
         )
 
 
-def _unfit(worse: Worse | None, rules: Rules) -> str | None:
+def _unfit(worse: RejectedAnswer | None, rules: Rules) -> str | None:
     if worse is None:
         return FAULTS["other_prompt"]
     if fault := untaught(worse.upstream_table, rules.teachers) or withheld(

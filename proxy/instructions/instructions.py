@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
-from burnish.proxy.access.access import Heard
+from burnish.proxy.access.access import CommentKeys
 from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS, wording
@@ -46,7 +46,7 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class LearntFeedback:
     """The feedback that a version and its ancestors have learnt from."""
 
     feedback_ids: frozenset[str] = frozenset()
@@ -67,7 +67,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedList:
     """The cached instructions of a caller."""
 
     changes: int = -1
@@ -77,7 +77,7 @@ class _Known:
     """By answering version."""
 
 
-NOTHING = _Known()
+NOTHING = _CachedList()
 
 
 class Instructions:
@@ -89,8 +89,8 @@ class Instructions:
         self._log = log
         self._versions = versions
         self._changes: Counter[str] = Counter()
-        self._known: dict[tuple[str, Heard], _Known] = {}
-        self._learnt: dict[int, Learnt] = {}
+        self._known: dict[tuple[str, CommentKeys], _CachedList] = {}
+        self._learnt: dict[int, LearntFeedback] = {}
         self._again_at = 0.0
         """When lists are read again after a failure, on the monotonic clock."""
 
@@ -104,7 +104,7 @@ class Instructions:
         for caller in {caller for caller, _ in self._known}:
             self.changed(caller)
 
-    async def addition(self, caller: str, version: int | None, heard: Heard) -> Addition | None:
+    async def addition(self, caller: str, version: int | None, heard: CommentKeys) -> Addition | None:
         """Return the addition for a caller, or None if there is none; never raises.
 
         ``version``: the one that answers; None for a model that burnish doesn't train. ``heard``: the keys with which
@@ -124,10 +124,10 @@ class Instructions:
         added = addition(await self.listed(caller, version))
         return {"on": self.on, "count": added.count if added else 0}
 
-    async def learnt(self, version: int | None) -> Learnt:
+    async def learnt(self, version: int | None) -> LearntFeedback:
         """Return the feedback behind a version; none for the base model and other models."""
         if version is None or version == BASE_VERSION:
-            return Learnt()
+            return LearntFeedback()
         if version not in self._learnt:
             try:
                 versions = await asyncio.to_thread(self._versions)
@@ -135,15 +135,15 @@ class Instructions:
                 logger.warning(
                     "the feedback that version %d has learnt from cannot be read: %s", version, error
                 )
-                return Learnt()
+                return LearntFeedback()
             manifests = {each.number: each.manifest for each in versions}
             if version not in manifests:
-                return Learnt()
+                return LearntFeedback()
             # A version never changes.
-            self._learnt[version] = Learnt(learnt_by(version, manifests), manifests[version].run_id)
+            self._learnt[version] = LearntFeedback(learnt_by(version, manifests), manifests[version].run_id)
         return self._learnt[version]
 
-    async def _read(self, caller: str, heard: Heard) -> _Known:
+    async def _read(self, caller: str, heard: CommentKeys) -> _CachedList:
         changes = self._changes[caller]
         known = self._known.get((caller, heard), NOTHING)
         if known.changes == changes or time.monotonic() < self._again_at:
@@ -163,11 +163,11 @@ class Instructions:
         if len(self._known) >= CALLERS_KEPT:
             self._known.clear()
             self._changes.clear()
-        known = self._known[caller, heard] = _Known(changes, tuple(instructions))
+        known = self._known[caller, heard] = _CachedList(changes, tuple(instructions))
         return known
 
 
-def states(instructions: Sequence[Instruction], learnt: Learnt) -> list[tuple[Instruction, State]]:
+def states(instructions: Sequence[Instruction], learnt: LearntFeedback) -> list[tuple[Instruction, State]]:
     """Pair each instruction (latest first) with its state. Those added by hand take precedence."""
     state: dict[str, State] = {}
     active: set[str] = set()

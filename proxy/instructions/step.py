@@ -6,7 +6,7 @@ from functools import partial
 
 from starlette.types import Scope
 
-from burnish.proxy.access.access import heard_by, identity_of
+from burnish.proxy.access.access import comment_keys, identity_of
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.inside import UNLOGGED
@@ -28,7 +28,7 @@ class AddInstructions(Step):
         """Extend the body, if its format has a place for instructions: the same JSON, other bytes."""
         flight = outgoing.flight
         flight.instructions = None
-        heard = heard_by(identity_of(outgoing.scope))
+        heard = comment_keys(identity_of(outgoing.scope))
         addition = await self._instructions.addition(flight.asked.caller, outgoing.target.version, heard)
         flight.instruction_count = 0 if addition else None
         if addition is None or flight.as_sent:

@@ -11,7 +11,7 @@ import orjson
 
 from burnish.proxy.log.credentials import holds_credential
 from burnish.proxy.log.ratings import Effective
-from burnish.proxy.records import Fault, Outcome, Worse
+from burnish.proxy.records import Fault, Outcome, RejectedAnswer
 
 TEXT_SURFACES = ("completions", "ollama_generate")
 OWN_PROMPT = ("raw", "template", "suffix", "context")
@@ -65,7 +65,7 @@ def untaught(upstream_table: str | None, teachers: Collection[str]) -> Fault | N
 
 
 def taught(
-    worse: Iterable[Worse | None], *, scrub: bool, teachers: Collection[str]
+    worse: Iterable[RejectedAnswer | None], *, scrub: bool, teachers: Collection[str]
 ) -> tuple[dict[str, Any], ...]:
     """Return the replies that another one was preferred over, without those that can't be learnt from."""
     return tuple(

@@ -18,7 +18,7 @@ from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
 from burnish.proxy.messages import SYSTEM_ROLES
-from burnish.proxy.records import Fault, RatedCompletion, Served, answer_named
+from burnish.proxy.records import Answerer, Fault, RatedCompletion, answer_named
 
 EQUAL: Mapping[str, float] = MappingProxyType({})
 """Every rater has the same weight."""
@@ -35,7 +35,7 @@ class Rating:
     answer: str
     """As of ``records.answer_name``."""
     conversation_id: str
-    served: Served
+    served: Answerer
     instructed: bool
     """Whether burnish added instructions to the prompt."""
     effective: Effective

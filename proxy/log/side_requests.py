@@ -1,8 +1,8 @@
 """Side requests: requests of an agent for itself in a session (titles, summaries, work of sub-agents). Pure.
 
 They are logged and can be rated like any other completion. But a person who rates "the last answer" means the last one
-that they read. Some agents mark sub-agents by a header (``Asked.sub_agent``); all others are recognised by their exact
-prompts. Any other request counts as a turn of the person.
+that they read. Some agents mark sub-agents by a header (``RequestFacts.sub_agent``); all others are recognised by their
+exact prompts. Any other request counts as a turn of the person.
 
 Nobody knows all agents. So a new conversation that asks for a title, or quotes an answer of a moment ago, is perhaps a
 side request: it isn't what "the last answer" means, but a person in that conversation can rate it.

@@ -25,16 +25,16 @@ from burnish.proxy.log.rated import Rating, weighed, with_texts
 from burnish.proxy.log.store import NODE, Reader, row_of, select
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.records import (
-    Beside,
     Completion,
+    CoveredAnswer,
     Duel,
     Feedback,
     FeedbackDraft,
     InstructionRow,
     Passthrough,
     RatedCompletion,
+    RejectedAnswer,
     Usability,
-    Worse,
 )
 
 Record = Completion | Feedback | Passthrough | Duel | InstructionRow
@@ -64,7 +64,7 @@ class TriedOnly(Exception):
 DUPLICATE = Outcome(new=False)
 
 
-Usable = Callable[[FeedbackDraft, Completion, Worse | None, Sequence[Beside]], Usability]
+Usable = Callable[[FeedbackDraft, Completion, RejectedAnswer | None, Sequence[CoveredAnswer]], Usability]
 """Tells whether feedback can teach something; see ``feedback.usability``."""
 
 

@@ -11,14 +11,14 @@ from burnish.proxy.ids import completion_id
 from burnish.proxy.relay.history import freed, may_have_traces
 from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.steps import Exchange, Step
-from burnish.proxy.rl.commands import Answer, exchanges, find_command, may_be_command
+from burnish.proxy.rl.commands import CommandAnswer, exchanges, find_command, may_be_command
 
 
 class ChatCommands(Step):
     asked_for: ClassVar[bool] = True
     limit_s: ClassVar[float] = 600.0  # `/rl promote` loads a version
 
-    def __init__(self, log: Log, answer: Answer) -> None:
+    def __init__(self, log: Log, answer: CommandAnswer) -> None:
         self._log = log
         self._answer = answer
 

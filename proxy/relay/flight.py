@@ -20,7 +20,15 @@ from burnish.proxy.http.headers import RawHeaders, encoding_of, first, named_hea
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
-from burnish.proxy.records import Asked, Completion, Ended, Outcome, Passthrough, Served, Wire
+from burnish.proxy.records import (
+    Answerer,
+    Completion,
+    CompletionEnd,
+    Outcome,
+    Passthrough,
+    RequestFacts,
+    Wire,
+)
 from burnish.proxy.relay.given_tokens import Collected
 from burnish.proxy.relay.outbound import Spans
 from burnish.proxy.relay.routing import Target
@@ -73,10 +81,10 @@ class Ending(ABC):
 @dataclass(slots=True, kw_only=True)
 class Flight(Ending):
     id: str
-    asked: Asked
+    asked: RequestFacts
     model: str | None
     """None if the request names none."""
-    served: Served
+    served: Answerer
     body: bytes
     messages: Sequence[dict[str, Any]] = ()
     """What it asks, in chat's form; empty if the request was read in the child process."""
@@ -108,7 +116,7 @@ class Flight(Ending):
 
     def served_by(self, target: Target) -> None:
         model = target.model or self.asked.model_asked
-        self.served = Served(target.upstream, model, target.version, target.base_digest, target.table)
+        self.served = Answerer(target.upstream, model, target.version, target.base_digest, target.table)
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
         self.status = response.status
@@ -145,7 +153,7 @@ class Flight(Ending):
             self.id,
             self.asked,
             self.served,
-            Ended(self.outcome, self.total_s, self.status, self.error, self.first_byte_s),
+            CompletionEnd(self.outcome, self.total_s, self.status, self.error, self.first_byte_s),
             self.instructions,
             Wire(
                 self.body,

@@ -28,7 +28,7 @@ from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.ids import completion_id
-from burnish.proxy.records import Asked, Completion, Served
+from burnish.proxy.records import Answerer, Completion, RequestFacts
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.inside import UNLOGGED
@@ -142,7 +142,7 @@ class Relay:
             id=completion_id(),
             asked=_asked(surface, headers, request.model, started_at, carried),
             model=(carried and carried.model) or request.model,
-            served=Served(self._name, model_served=request.model or ""),
+            served=Answerer(self._name, model_served=request.model or ""),
             body=body,
             messages=request.messages,
             params=request.params,
@@ -237,8 +237,10 @@ class Relay:
         return await translator.answer(response, flight, scope, target, body, sender=sender)
 
 
-def _asked(surface: Surface, headers: Named, model: str | None, at: float, carried: Carried | None) -> Asked:
-    return Asked(
+def _asked(
+    surface: Surface, headers: Named, model: str | None, at: float, carried: Carried | None
+) -> RequestFacts:
+    return RequestFacts(
         created_at=at,
         surface=surface.name,
         model_asked=model or "",

@@ -36,7 +36,14 @@ from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.items import references, resolved, response_named
 from burnish.proxy.surfaces.lenient import Undecodable, decode
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
-from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
+from burnish.proxy.translation import (
+    CHAT_PATH,
+    TRANSLATIONS,
+    AnswerWriter,
+    ChatReader,
+    Translation,
+    with_history,
+)
 from burnish.system.apart import LARGE_BYTES, Apart, Ended, OutOfTime
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
@@ -199,7 +206,7 @@ class Translator:
         return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers, NAMED: by_name(headers)}
 
     async def _translated(
-        self, response: UpstreamResponse, translation: Translation, writer: Writer, *, stream: bool
+        self, response: UpstreamResponse, translation: Translation, writer: AnswerWriter, *, stream: bool
     ) -> UpstreamResponse:
         """Translate an answer of chat into the client's format. Raises UpstreamCut."""
         headers = by_name(response.headers)
@@ -252,7 +259,7 @@ def _which(target: Target, path: str) -> tuple[str, str]:
 class StreamedAnswer(UpstreamResponse):
     """An answer that is translated while the upstream's arrives."""
 
-    def __init__(self, response: UpstreamResponse, reader: ChatReader, writer: Writer) -> None:
+    def __init__(self, response: UpstreamResponse, reader: ChatReader, writer: AnswerWriter) -> None:
         self._response = response
         self._reader = reader
         self._writer = writer
@@ -318,7 +325,7 @@ def _translated_error(
     return translation.error(status, content[:ERROR_BYTES])
 
 
-def _written(content: bytes, reader: ChatReader, writer: Writer, *, stream: bool) -> tuple[int, bytes]:
+def _written(content: bytes, reader: ChatReader, writer: AnswerWriter, *, stream: bool) -> tuple[int, bytes]:
     """Return status and body of an answer that has all arrived; 502 and an error if it can't be translated."""
     events = list(writer.begin())
     for piece in [*reader.feed(content), *reader.close()]:

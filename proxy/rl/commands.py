@@ -22,7 +22,7 @@ from burnish.proxy.rl.own_words import PREFIX, is_answer
 Message = dict[str, Any]
 
 
-class Answer(Protocol):
+class CommandAnswer(Protocol):
     """Carries out a ``/rl`` command and returns the text that answers it."""
 
     def __call__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from burnish.proxy.surfaces.frames import Frames, Unreadable, frames, unpacking
+from burnish.proxy.surfaces.frames import Frames, UnreadableAnswer, frames, unpacking
 from burnish.proxy.surfaces.gemini_contents import member, parts_of
 from burnish.proxy.surfaces.lenient import Json, TooMuch, objects
 
@@ -21,7 +21,7 @@ Piece = tuple[str, str]
 """What it is ("text", "thought" or "tool"), and the text or the tool's name."""
 
 
-class Added(NamedTuple):
+class Increment(NamedTuple):
     """What has come since the last look."""
 
     text: str
@@ -31,7 +31,7 @@ class Added(NamedTuple):
     """Whether the model thought."""
 
 
-NOTHING = Added("")
+NOTHING = Increment("")
 
 
 class Arriving:
@@ -48,10 +48,10 @@ class Arriving:
         self._tools_left = TOOLS_LIMIT
         try:
             self._unpack = unpacking(content_encoding.strip().lower())
-        except Unreadable:
+        except UnreadableAnswer:
             self.over = True
 
-    def feed(self, data: bytes) -> Added:
+    def feed(self, data: bytes) -> Increment:
         """Add bytes; return what they say."""
         if self.over or not data:
             return NOTHING
@@ -64,7 +64,7 @@ class Arriving:
                     tools.append(said[:TOOL_CHARS])
                 else:
                     thinks = True
-        except (Unreadable, TooMuch):
+        except (UnreadableAnswer, TooMuch):
             self.over = True
         return self._within(_storable("".join(texts)), tools, thinks=thinks)
 
@@ -76,12 +76,12 @@ class Arriving:
             for part in self._frames.feed(data):
                 yield from self._pieces(part)
 
-    def _within(self, text: str, tools: list[str], *, thinks: bool) -> Added:
+    def _within(self, text: str, tools: list[str], *, thinks: bool) -> Increment:
         text, tools = text[: self._left], tools[: self._tools_left]
         self._left -= len(text)
         self._tools_left -= len(tools)
         self.over = self.over or not self._left
-        return Added(text, tuple(map(_storable, tools)), thinks)
+        return Increment(text, tuple(map(_storable, tools)), thinks)
 
 
 def _storable(text: str) -> str:

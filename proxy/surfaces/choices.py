@@ -10,7 +10,7 @@ import orjson
 
 from burnish.proxy.surfaces.base import Reply, unread
 from burnish.proxy.surfaces.lenient import Json, TooMuch, as_text, error_in, loads_storable, objects, storable
-from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, is_streamed, plain_data, windows
+from burnish.proxy.surfaces.sse import DONE, JsonEvents, StreamEvent, is_streamed, plain_data, windows
 
 BYTES_DONE = DONE.encode()
 
@@ -95,7 +95,7 @@ def _plain_chunks(body: bytes) -> Iterator[Chunk]:
     raise _NotPlain
 
 
-def _chunks(events: Iterable[tuple[Event, Any]]) -> Iterator[Chunk]:
+def _chunks(events: Iterable[tuple[StreamEvent, Any]]) -> Iterator[Chunk]:
     """Read the chunks of any stream, as far as possible."""
     ended = False
     for event, data in events:

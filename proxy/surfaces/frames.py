@@ -25,26 +25,26 @@ ARRAY_BYTES = 256 * 1024
 DATA, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
 
 
-class Unreadable(ValueError):
+class UnreadableAnswer(ValueError):
     """The answer can't be read while it arrives."""
 
 
 class Frames(Protocol):
     def feed(self, data: bytes) -> Iterator[Json]:
-        """Add bytes; yield the objects that they complete. Raises Unreadable, TooMuch."""
+        """Add bytes; yield the objects that they complete. Raises UnreadableAnswer, TooMuch."""
         ...
 
 
 def frames(surface: str, begins: bytes, content_type: str) -> Frames | None:
     """Return what cuts an answer of a format that begins like this; None if it comes in one piece."""
     if surface.startswith("ollama"):
-        return Lines()
+        return LineFrames()
     if surface == "gemini" and begins.lstrip().startswith(b"["):
-        return Array()
-    return Events() if is_streamed(begins, content_type) else None
+        return ArrayFrames()
+    return EventFrames() if is_streamed(begins, content_type) else None
 
 
-class Events:
+class EventFrames:
     """Server-sent events. Those of one line each, as nearly all servers send them, are parsed together."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def _objects(data: list[bytes]) -> Iterator[Json]:
     return (each for each in found if isinstance(each, dict))
 
 
-class Lines:
+class LineFrames:
     """One object a line."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Lines:
         return (found for line in whole.splitlines() if (found := object_in(line)) is not None)
 
 
-class Array:
+class ArrayFrames:
     """The elements of one array that grows, as Gemini streams without ``alt=sse``."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Array:
                 found, end = self._decoder.raw_decode(self._rest)
             except (ValueError, RecursionError) as error:
                 if len(self._rest) > ARRAY_BYTES:
-                    raise Unreadable("a part of the array is too long") from error
+                    raise UnreadableAnswer("a part of the array is too long") from error
                 return
             self._rest = self._rest[end:]
             if isinstance(found, dict):
@@ -121,23 +121,23 @@ class Array:
 
 
 def unpacking(encoding: str) -> Callable[[bytes], bytes]:
-    """Return what undoes a content encoding piece by piece. It raises Unreadable, and so does this."""
+    """Return what undoes a content encoding piece by piece. It raises UnreadableAnswer, and so does this."""
     if encoding in ("", "identity"):
         return bytes
     makers: dict[str, Callable[[], Callable[[bytes], bytes]]] = {
         "gzip": _zlib, "x-gzip": _zlib, "deflate": _zlib, "br": _brotli, "zstd": _zstd
     }  # fmt: skip
     if encoding not in makers:
-        raise Unreadable(f"unknown content-encoding {encoding!r}")
+        raise UnreadableAnswer(f"unknown content-encoding {encoding!r}")
     unpack = makers[encoding]()
 
     def bounded(data: bytes) -> bytes:
         try:
             found = unpack(data)
         except Exception as error:  # each library has errors of its own
-            raise Unreadable(f"not {encoding}: {error}") from error
+            raise UnreadableAnswer(f"not {encoding}: {error}") from error
         if len(found) >= UNPACKED_BYTES:
-            raise Unreadable(f"a piece has more than {UNPACKED_BYTES} bytes when {encoding} is decoded")
+            raise UnreadableAnswer(f"a piece has more than {UNPACKED_BYTES} bytes when {encoding} is decoded")
         return found
 
     return bounded

@@ -12,7 +12,14 @@ from typing import Any
 import orjson
 
 from burnish.proxy.surfaces.lenient import Json, dumps, objects
-from burnish.proxy.surfaces.writing import EVENTS, Piece, WholeCalls, Writer, arguments_of, count_in
+from burnish.proxy.surfaces.writing import (
+    EVENTS,
+    AnswerPiece,
+    AnswerWriter,
+    WholeCalls,
+    arguments_of,
+    count_in,
+)
 
 Part = Json
 
@@ -210,7 +217,7 @@ def error_of(status: int, words: str) -> Json:
     return {"error": {"code": status, "message": words, "status": STATUSES.get(status, "INTERNAL")}}
 
 
-class GeminiWriter(Writer):
+class GeminiWriter(AnswerWriter):
     def __init__(self, response_id: str, model: str, *, events: bool = True) -> None:
         """``events``: stream events instead of an array."""
         self.content_type = EVENTS if events else JSON
@@ -220,7 +227,7 @@ class GeminiWriter(Writer):
         self._parts: list[Part] = []
         self._begun = False
 
-    def take(self, piece: Piece) -> Iterator[bytes]:
+    def take(self, piece: AnswerPiece) -> Iterator[bytes]:
         for ready in self._calls.take(piece):
             self._parts.append(_part(ready))
             yield self._next(self._answer(self._parts[-1:]))
@@ -252,7 +259,7 @@ class GeminiWriter(Writer):
         return b"" if self._events else b"]"
 
 
-def _part(piece: Piece) -> Part:
+def _part(piece: AnswerPiece) -> Part:
     if piece.call:
         made = {"id": piece.call.id, "name": piece.call.name, "args": arguments_of(piece.text)}
         return {"functionCall": made}

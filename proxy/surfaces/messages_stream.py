@@ -9,7 +9,7 @@ import orjson
 
 from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.messages_blocks import Block
-from burnish.proxy.surfaces.writing import EVENTS, Piece, Writer, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Kind of delta → its member that holds a piece of text."""
@@ -130,7 +130,7 @@ TEXT_DELTA = ("text_delta", "text")
 NO_COUNTS = {"input_tokens": 0, "output_tokens": 0}
 
 
-class MessageWriter(Writer):
+class MessageWriter(AnswerWriter):
     content_type = EVENTS
 
     def __init__(self, completion_id: str, model: str) -> None:
@@ -146,14 +146,14 @@ class MessageWriter(Writer):
         }
         self._blocks: list[Block] = []
         """The complete ones."""
-        self._open: Piece | None = None
+        self._open: AnswerPiece | None = None
         """First piece of the current block."""
         self._texts: list[str] = []
 
     def begin(self) -> Iterator[bytes]:
         yield event("message_start", message=self.whole)
 
-    def take(self, piece: Piece) -> Iterator[bytes]:
+    def take(self, piece: AnswerPiece) -> Iterator[bytes]:
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
             yield from self._close()
             self._open = piece
@@ -185,7 +185,7 @@ class MessageWriter(Writer):
         self._texts.clear()
 
 
-def _block(piece: Piece, text: str) -> Block:
+def _block(piece: AnswerPiece, text: str) -> Block:
     if piece.kind == "thought":
         return {"type": "thinking", "thinking": text, "signature": ""}
     if piece.call:

@@ -18,7 +18,14 @@ from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, with_suffix, wrong_type
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, storable
-from burnish.proxy.surfaces.writing import LocalAnswer, Piece, WholeCalls, Writer, arguments_of, local_answer
+from burnish.proxy.surfaces.writing import (
+    AnswerPiece,
+    AnswerWriter,
+    LocalAnswer,
+    WholeCalls,
+    arguments_of,
+    local_answer,
+)
 
 CHAT = Chat()
 
@@ -274,7 +281,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
-class OllamaWriter(Writer):
+class OllamaWriter(AnswerWriter):
     content_type = "application/x-ndjson"
 
     def __init__(self, model: str, members_of: Callable[[Json], Json]) -> None:
@@ -285,7 +292,7 @@ class OllamaWriter(Writer):
         self._called: list[Json] = []
         self._began_ns = time.perf_counter_ns()
 
-    def take(self, piece: Piece) -> Iterator[bytes]:
+    def take(self, piece: AnswerPiece) -> Iterator[bytes]:
         for ready in self._calls.take(piece):
             yield self._written(ready)
 
@@ -309,7 +316,7 @@ class OllamaWriter(Writer):
     def fail(self, words: str) -> Iterator[bytes]:
         yield orjson.dumps(error_of(words)) + b"\n"
 
-    def _written(self, piece: Piece) -> bytes:
+    def _written(self, piece: AnswerPiece) -> bytes:
         if piece.call:
             called = {"function": {"name": piece.call.name, "arguments": arguments_of(piece.text)}}
             self._called.append(called)

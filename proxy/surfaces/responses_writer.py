@@ -10,7 +10,7 @@ import orjson
 
 from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.lenient import Json
-from burnish.proxy.surfaces.writing import EVENTS, Piece, Writer, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Chat's finish reason of an incomplete answer → Responses'."""
@@ -53,7 +53,7 @@ class Tool(NamedTuple):
     """A custom tool: it takes a text, which the model sends as the argument ``input``."""
 
 
-class ResponseWriter(Writer):
+class ResponseWriter(AnswerWriter):
     content_type = EVENTS
 
     def __init__(self, head: Json, completion_id: str, tools: Mapping[str, Tool] | None = None) -> None:
@@ -63,7 +63,7 @@ class ResponseWriter(Writer):
         self._tools = tools or {}
         self._items: list[Json] = []
         """The complete ones."""
-        self._open: Piece | None = None
+        self._open: AnswerPiece | None = None
         """First piece of the current item."""
         self._shape = CUSTOM
         self._name = ""
@@ -75,7 +75,7 @@ class ResponseWriter(Writer):
         yield self._event("response.created", response=self.whole)
         yield self._event("response.in_progress", response=self.whole)
 
-    def take(self, piece: Piece) -> Iterator[bytes]:
+    def take(self, piece: AnswerPiece) -> Iterator[bytes]:
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
             yield from self._close()
             yield from self._start(piece)
@@ -98,7 +98,7 @@ class ResponseWriter(Writer):
 
     # -- one item ------------------------------------------------------------------------------------------------------
 
-    def _start(self, piece: Piece) -> Iterator[bytes]:
+    def _start(self, piece: AnswerPiece) -> Iterator[bytes]:
         self._open = piece
         tool = self._tools.get(piece.call.name) if piece.call else None
         self._shape = CUSTOM if tool and tool.custom else SHAPES[piece.kind]
@@ -130,7 +130,7 @@ class ResponseWriter(Writer):
         place |= {"logprobs": []} if "logprobs" in part else {}
         return self._event(f"response.{self._shape.events}.{stage}", **place, **members)
 
-    def _item(self, piece: Piece, text: str | None, status: str) -> Json:
+    def _item(self, piece: AnswerPiece, text: str | None, status: str) -> Json:
         """Return a piece's item, with its text or empty."""
         head, shape = {"id": self._name}, self._shape
         if piece.call:

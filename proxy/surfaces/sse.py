@@ -22,7 +22,7 @@ BYTE_ORDER_MARK = "\ufeff".encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     name: str
     """Its ``event`` field; "message" by default."""
     data: str
@@ -40,7 +40,7 @@ class JsonEvents:
         self.damage: str | None = None
         """Message about unreadable events, set after the last one. A truncated last event doesn't count."""
 
-    def __iter__(self) -> Iterator[tuple[Event, Any]]:
+    def __iter__(self) -> Iterator[tuple[StreamEvent, Any]]:
         parser, damage, found = SseParser(), Damage(), False
         for start in range(0, len(self._body), STEP_BYTES):
             for event in parser.feed(self._body[start : start + STEP_BYTES]):
@@ -56,7 +56,7 @@ class JsonEvents:
         self.damage = str(damage) or None if found or _begins(self._body) else as_text(self._body)
 
 
-def _data(event: Event) -> Any:
+def _data(event: StreamEvent) -> Any:
     try:
         return loads(event.data)
     except ValueError:
@@ -115,7 +115,7 @@ class SseParser:
         self.garbled = False
         """Whether a line wasn't UTF-8."""
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Add bytes; return the events that they complete. Raises TooMuch if one is too long."""
         if self._at_start:
             chunk = self._taken() + chunk
@@ -140,7 +140,7 @@ class SseParser:
             self._skip_newline = lines[-1].endswith(b"\r")
         return [event for line in lines if (event := self._line(line.rstrip(b"\r\n")))]
 
-    def close(self) -> list[Event]:
+    def close(self) -> list[StreamEvent]:
         """End the stream and return an event without its blank line, as far as it came.
 
         The standard drops it, but many servers forget the last blank line, and truncated streams are kept.
@@ -163,7 +163,7 @@ class SseParser:
         self._rest, self._rest_bytes = [], 0
         return rest
 
-    def _line(self, line: bytes) -> Event | None:
+    def _line(self, line: bytes) -> StreamEvent | None:
         if not line:
             return self._dispatch()
         try:
@@ -181,7 +181,7 @@ class SseParser:
             self._name = value
         return None
 
-    def _dispatch(self) -> Event | None:
-        event = Event(self._name or "message", "\n".join(self._data)) if self._data else None
+    def _dispatch(self) -> StreamEvent | None:
+        event = StreamEvent(self._name or "message", "\n".join(self._data)) if self._data else None
         self._name, self._data, self._data_chars = "", [], 0
         return event

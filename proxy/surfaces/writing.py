@@ -20,19 +20,19 @@ LocalAnswer = tuple[str, Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class ToolCall:
     """A tool call, compared by identity."""
 
     id: str
     name: str
 
 
-class Piece(NamedTuple):
+class AnswerPiece(NamedTuple):
     """A piece of an answer. Consecutive pieces of the same kind (and call) are one text."""
 
     kind: Literal["thought", "text", "refusal", "call"]
     text: str
-    call: Call | None = None
+    call: ToolCall | None = None
     """The call whose arguments the text is part of."""
 
 
@@ -40,11 +40,11 @@ class Piece(NamedTuple):
 class WholeCalls:
     """For formats whose arguments are objects: passes texts on at once, and calls when they are complete."""
 
-    _call: Call | None = None
+    _call: ToolCall | None = None
     """The current call."""
     _arguments: list[str] = field(default_factory=list)
 
-    def take(self, piece: Piece) -> Iterator[Piece]:
+    def take(self, piece: AnswerPiece) -> Iterator[AnswerPiece]:
         """Add a piece; return the pieces that can be written."""
         if piece.call is not self._call:
             yield from self.close()
@@ -54,14 +54,14 @@ class WholeCalls:
         elif piece.text:
             yield piece
 
-    def close(self) -> Iterator[Piece]:
+    def close(self) -> Iterator[AnswerPiece]:
         if self._call is not None:
-            yield Piece("call", "".join(self._arguments), self._call)
+            yield AnswerPiece("call", "".join(self._arguments), self._call)
         self._call = None
         self._arguments.clear()
 
 
-class Writer(ABC):
+class AnswerWriter(ABC):
     content_type: str
     """Of a stream."""
     whole: Json
@@ -72,7 +72,7 @@ class Writer(ABC):
         return iter(())
 
     @abstractmethod
-    def take(self, piece: Piece) -> Iterator[bytes]:
+    def take(self, piece: AnswerPiece) -> Iterator[bytes]:
         """Return the bytes that a piece adds to a stream."""
 
     @abstractmethod
@@ -85,10 +85,10 @@ class Writer(ABC):
 
 
 def local_answer(
-    writer: Writer, text: str, *, stream: bool, content_type: str = "application/json"
+    writer: AnswerWriter, text: str, *, stream: bool, content_type: str = "application/json"
 ) -> LocalAnswer:
     """Write an answer of burnish's own; ``content_type``: of one that isn't streamed."""
-    parts = [*writer.begin(), *writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
+    parts = [*writer.begin(), *writer.take(AnswerPiece("text", text)), *writer.end("stop", NO_USAGE)]
     return (writer.content_type, parts) if stream else (content_type, [orjson.dumps(writer.whole)])
 
 

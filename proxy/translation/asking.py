@@ -48,13 +48,13 @@ def _with_call_ids(messages: Sequence[Json]) -> Iterator[Json]:
     prompt caches stay valid.
     """
     called = 0
-    waiting = _Waiting(())
+    waiting = _OpenCalls(())
     for message in messages:
         if calls := message.get("tool_calls"):
             made = [
                 {**call, "id": call.get("id") or CALL_ID % (called + at)} for at, call in enumerate(calls)
             ]
-            called, waiting = called + len(made), _Waiting(made)
+            called, waiting = called + len(made), _OpenCalls(made)
             yield {**message, "tool_calls": made}
         elif message["role"] == "tool" and not message.get("tool_call_id"):
             answered = waiting.pop(message.get("name"))
@@ -63,7 +63,7 @@ def _with_call_ids(messages: Sequence[Json]) -> Iterator[Json]:
             yield message
 
 
-class _Waiting:
+class _OpenCalls:
     """The calls of a message that have no result yet."""
 
     def __init__(self, calls: Iterable[Json]) -> None:

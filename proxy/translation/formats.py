@@ -26,7 +26,7 @@ from burnish.proxy.surfaces.lenient import Json, as_text, error_in, loads, objec
 from burnish.proxy.surfaces.messages import error_of
 from burnish.proxy.surfaces.messages_stream import MessageWriter
 from burnish.proxy.surfaces.ollama import OllamaWriter
-from burnish.proxy.surfaces.writing import Writer
+from burnish.proxy.surfaces.writing import AnswerWriter
 from burnish.proxy.translation import responses
 from burnish.proxy.translation.asking import ask, json_schema
 
@@ -44,7 +44,7 @@ SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 class Translation(NamedTuple):
     as_chat: Callable[[Json, ChatRequest], Json]
     """Takes a body and the request read from it. Raises InvalidRequest if chat can't express it."""
-    writer: Callable[[Surface, Json, str, str], Writer]
+    writer: Callable[[Surface, Json, str, str], AnswerWriter]
     """Takes the surface of the path, the body, the completion id and the model."""
     error: Callable[[int, bytes], bytes]
     """Translates an error: takes status and body."""

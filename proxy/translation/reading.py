@@ -18,7 +18,7 @@ from burnish.proxy.surfaces.lenient import (
     objects,
 )
 from burnish.proxy.surfaces.sse import DONE, EVENT_LIMIT_BYTES, SseParser, is_streamed
-from burnish.proxy.surfaces.writing import Call, Piece
+from burnish.proxy.surfaces.writing import AnswerPiece, ToolCall
 
 THOUGHTS = ("reasoning_content", "reasoning")
 """Members in which engines send thoughts: one of them, or the same text in both."""
@@ -32,7 +32,7 @@ class ChatReader:
         self.early = not content_encoding and "event-stream" in content_type
         """Whether it can be read while it arrives."""
         self._kept: list[bytes] | None = None if self.early else []
-        self._calls: Calls[Call] = Calls()
+        self._calls: Calls[ToolCall] = Calls()
         self._half = ""
         self.finish_reason: str | None = None
         self.usage: Json | None = None
@@ -46,7 +46,7 @@ class ChatReader:
         """True if the answer declared that it is complete."""
         return self.done or self.finish_reason is not None
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[AnswerPiece]:
         if self._kept is not None:
             self._kept.append(data)
             return []
@@ -56,7 +56,7 @@ class ChatReader:
             self._fail(error)
             return []
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[AnswerPiece]:
         """Return the remaining pieces after the last byte."""
         try:
             if self._kept is None:
@@ -77,8 +77,8 @@ class ChatReader:
     def _fail(self, error: ValueError) -> None:
         self.error = f"the upstream's answer cannot be read: {error}"
 
-    def _events(self, events: list[Any]) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _events(self, events: list[Any]) -> list[AnswerPiece]:
+        pieces: list[AnswerPiece] = []
         for event in events:
             if self.done:
                 break
@@ -89,7 +89,7 @@ class ChatReader:
                 pieces += self._read(chunk, "delta")
         return pieces
 
-    def _read(self, chunk: Json, member: str) -> Iterator[Piece]:
+    def _read(self, chunk: Json, member: str) -> Iterator[AnswerPiece]:
         self.error = self.error or error_in(chunk)
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
@@ -108,37 +108,37 @@ class ChatReader:
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         return text.removesuffix(self._half).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _pieces_of(self, message: Json, *, whole: bool) -> Iterator[Piece]:
+    def _pieces_of(self, message: Json, *, whole: bool) -> Iterator[AnswerPiece]:
         if thought := next((message[name] for name in THOUGHTS if isinstance(message.get(name), str)), ""):
-            yield Piece("thought", thought)
+            yield AnswerPiece("thought", thought)
         yield from _content(message.get("content"))
         if isinstance(refusal := message.get("refusal"), str) and refusal:
-            yield Piece("refusal", refusal)
+            yield AnswerPiece("refusal", refusal)
         for number, piece in enumerate(objects(message.get("tool_calls"))):
             if isinstance(function := piece.get("function"), dict):
                 yield self._called({**piece, "index": number} if whole else piece, function)
 
-    def _called(self, piece: Json, function: Json) -> Piece:
+    def _called(self, piece: Json, function: Json) -> AnswerPiece:
         call = self._calls.of(piece, _begun)
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # against the format, but some servers send it
             arguments = dumps(arguments)
-        return Piece("call", arguments if isinstance(arguments, str) else "", call)
+        return AnswerPiece("call", arguments if isinstance(arguments, str) else "", call)
 
 
-def _begun(piece: Json) -> Call:
+def _begun(piece: Json) -> ToolCall:
     name = piece.get("id") or f"call_{secrets.token_hex(8)}"
-    return Call(str(name), str(piece["function"].get("name") or ""))
+    return ToolCall(str(name), str(piece["function"].get("name") or ""))
 
 
-def _content(content: Any) -> Iterator[Piece]:
+def _content(content: Any) -> Iterator[AnswerPiece]:
     if isinstance(content, str):
         if content:
-            yield Piece("text", content)
+            yield AnswerPiece("text", content)
         return
     for part in objects(content):  # Mistral's reasoning models send parts
         if isinstance(part.get("text"), str):
-            yield Piece("text", part["text"])
+            yield AnswerPiece("text", part["text"])
         elif isinstance(part.get("thinking"), list):
             for thought in _content(part["thinking"]):
                 yield thought._replace(kind="thought")

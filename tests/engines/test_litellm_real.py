@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 import tomlkit
 
-from burnish.proxy.cloud import PROGRAM, Route, litellm
+from burnish.proxy.cloud import PROGRAM, ProviderRoute, litellm
 from burnish.proxy.http.errors import ConfigError
 from tests.support import bedrock_wire
 from tests.support.anthropic_wire import event, message_events, text
@@ -286,7 +286,7 @@ async def test_a_killed_process_cuts_its_answers_and_is_back_for_the_next(here: 
 
 
 async def test_only_burnish_may_ask(here: Cloud, tmp_path: Path) -> None:
-    route = Route("openai", "gpt", ["*"], KEY, here.upstream.url)
+    route = ProviderRoute("openai", "gpt", ["*"], KEY, here.upstream.url)
     async with (
         litellm([route], LITELLM_PYTHON, tmp_path / "log") as url,
         httpx.AsyncClient(timeout=within(60)) as client,
@@ -304,7 +304,7 @@ async def test_only_burnish_may_ask(here: Cloud, tmp_path: Path) -> None:
 
 async def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"litellm .* knows no provider .bedrok."):
-        async with litellm([Route("bedrok", "x", ["*"])], LITELLM_PYTHON, tmp_path / "log"):
+        async with litellm([ProviderRoute("bedrok", "x", ["*"])], LITELLM_PYTHON, tmp_path / "log"):
             pass
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from burnish.config.config import load_config
 from burnish.proxy import cloud
-from burnish.proxy.cloud import Route, litellm, with_clouds
+from burnish.proxy.cloud import ProviderRoute, litellm, with_clouds
 from burnish.proxy.http.errors import ConfigError
 from tests.proxy.log.exchanges import until
 from tests.support.patience import within
@@ -41,7 +41,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 print("{{}}", flush=True)
 sys.stdin.read()
 """
-ROUTE = Route("bedrock", "claude", ["claude"], "sk-provider")
+ROUTE = ProviderRoute("bedrock", "claude", ["claude"], "sk-provider")
 Interpreter = Callable[[Path], Path]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from burnish.proxy.records import Asked, Completion, Ended, Served
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, RequestFacts
 
 PLAIN = Completion(
     "cmpl_1",
-    Asked(created_at=0.0, surface="chat", model_asked="smollm2", caller="local"),
-    Served(upstream="http://127.0.0.1:1", model_served="smollm2@v1", adapter_version=1),
-    Ended(outcome="complete", total_s=0.2, status=200, first_byte_s=0.1),
+    RequestFacts(created_at=0.0, surface="chat", model_asked="smollm2", caller="local"),
+    Answerer(upstream="http://127.0.0.1:1", model_served="smollm2@v1", adapter_version=1),
+    CompletionEnd(outcome="complete", total_s=0.2, status=200, first_byte_s=0.1),
 )
 
 

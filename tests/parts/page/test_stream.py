@@ -13,7 +13,7 @@ import pytest
 
 from burnish.parts.page import stream
 from burnish.parts.page.stream import KEPT_EVENTS, WAITING_BYTES, Pages
-from burnish.proxy.surfaces.arriving import Added
+from burnish.proxy.surfaces.arriving import Increment
 from burnish.proxy.surfaces.sse import SseParser
 from tests.proxy.log.exchanges import until
 
@@ -59,7 +59,7 @@ async def test_a_slow_page_loses_what_waits_and_gets_the_state_instead():
     async with reading(pages) as slow, reading(pages) as quick:
         assert await slow.take() == await quick.take() == ["hello"]
         pages.began(began("a"))
-        pages.add("a", Added("so far"))
+        pages.add("a", Increment("so far"))
         pages.flush()
         row = {"text": "x" * (WAITING_BYTES // 4)}
         taken = []
@@ -84,7 +84,7 @@ async def test_text_isnt_said_twice_to_a_page_that_was_behind():
         await slow.take()
         pages.began(began("a"))
         pages.start_over()
-        pages.add("a", Added("once"))
+        pages.add("a", Increment("once"))
         assert await slow.take() == ["hello", "began", "text"]
         pages.flush()
         pages.send("versions", {})
@@ -116,7 +116,7 @@ async def test_nothing_of_an_erased_user_stays():
         await slow.take()
         seen = identifier(slow.parts[-1])
         pages.began(began("a", "eve"))
-        pages.add("a", Added("secret"))
+        pages.add("a", Increment("secret"))
         pages.send("answer", {"text": "secret"})
         pages.erase("eve")
         assert await slow.take() == ["hello"]

@@ -14,7 +14,7 @@ import pytest
 from burnish.learner import export
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.tally import RatingTally
-from burnish.proxy.records import Added
+from burnish.proxy.records import FeedbackReceipt
 from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
 from tests.support.program import call
@@ -230,4 +230,4 @@ async def test_what_was_said_before_is_no_new_record(log: Log):
     last = replace(first.draft, target="last", idempotency_key="last")
     keyed, created, _ = await log.add_feedback(last)
     assert created
-    assert await log.add_feedback(replace(last, completion_id=other)) == Added(keyed, created=False)
+    assert await log.add_feedback(replace(last, completion_id=other)) == FeedbackReceipt(keyed, created=False)

@@ -16,7 +16,7 @@ import pytest
 from burnish.adapters.registry import Registry
 from burnish.proxy.log import Log
 from burnish.proxy.log.tally import RatingTally
-from burnish.proxy.records import Beside
+from burnish.proxy.records import CoveredAnswer
 from burnish.training.lessons import DOUBTED
 from tests.proxy.feedback.test_routes import served
 from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, rate, user
@@ -191,7 +191,7 @@ async def test_a_rating_of_a_turn_says_how_many_of_its_answers_cannot_teach(log:
     cut = capture(log, turn[:1], CALL, outcome="cut")
     done = capture(log, turn, "Done.")
     added = await log.add_feedback((await rate(log, done, scope="turn")).draft)
-    assert added.beside == (Beside("incomplete"),)
+    assert added.beside == (CoveredAnswer("incomplete"),)
     async with served(log) as service:
         http = service.http
         both = [user("go on"), CALL, RESULT]

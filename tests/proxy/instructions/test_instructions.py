@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, Learnt, addition, states
+from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, LearntFeedback, addition, states
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.learner.test_engine_faults import registered
@@ -338,7 +338,7 @@ def instruction(name: str, *ids: str, by_hand: bool = False, at: float = 0.0) ->
     return Instruction(f"inst_{name}", name, None if by_hand else name, by_hand, ids, at, at)
 
 
-LEARNT = Learnt(frozenset({"fb_02", "fb_04"}), "run_05")
+LEARNT = LearntFeedback(frozenset({"fb_02", "fb_04"}), "run_05")
 
 
 @pytest.mark.parametrize(
@@ -356,12 +356,12 @@ LEARNT = Learnt(frozenset({"fb_02", "fb_04"}), "run_05")
 )
 def test_an_instruction_that_was_learnt_is_not_added(asked: Instruction, state: str) -> None:
     assert states([asked], LEARNT) == [(asked, state)]
-    assert states([asked], Learnt()) == [(asked, "active")]
+    assert states([asked], LearntFeedback()) == [(asked, "active")]
 
 
 def test_two_instructions_that_came_to_say_the_same_are_added_once() -> None:
     one, other = instruction("one"), Instruction("inst_other", "One!", "two", False, (), 0.0, 0.0)
-    listed = states([other, one], Learnt())
+    listed = states([other, one], LearntFeedback())
     assert [state for _, state in listed] == ["active", "displaced"]
     added = addition(listed)
     assert added and (added.text, added.count) == (text("One!"), 1)
@@ -380,7 +380,7 @@ INSTRUCTIONS = st.lists(
 def test_no_list_is_longer_than_eight_and_none_by_hand_gives_way_to_a_comment(
     instructions: list[Instruction],
 ) -> None:
-    listed = states(instructions, Learnt())
+    listed = states(instructions, LearntFeedback())
     assert [each for each, _ in listed] == instructions
     active = [each for each, state in listed if state == "active"]
     assert len(active) == min(len({each.text for each in instructions}), MAX_INSTRUCTIONS)

@@ -15,7 +15,7 @@ import pytest
 from burnish.proxy.http.errors import ConfigError, NotFound, Unavailable
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Run, Served
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrough, RequestFacts, Run
 from tests.proxy.log.exchanges import (
     answered,
     assistant,
@@ -41,7 +41,7 @@ PACKED = gzip.compress(answered(assistant("packed")))
 
 
 async def test_a_completion_comes_back_as_it_was(log: Log):
-    asked = Asked(
+    asked = RequestFacts(
         *(5.0, "chat", "smollm2", "ann", "s"),
         retry=1,
         sub_agent=True,
@@ -49,7 +49,7 @@ async def test_a_completion_comes_back_as_it_was(log: Log):
         best_of="cmpl_1",
         rollout="ro_1",
     )
-    served = Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse")
+    served = Answerer("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse")
     params = {"temperature": 0.7, "tools": TOOLS}
     made = exchange([system("Be brief."), user("Name a color.")], "Blue.", params=params, error="warned")
     ended = made.ended._replace(reward=0.75, rewarded_by="rm_1")
@@ -72,7 +72,7 @@ async def test_a_completion_comes_back_as_it_was(log: Log):
         reply=assistant("Blue."),
     )
     facts = asked._asdict() | served._asdict() | answered._asdict()
-    defaults = Asked._field_defaults | Served._field_defaults | Ended._field_defaults
+    defaults = RequestFacts._field_defaults | Answerer._field_defaults | CompletionEnd._field_defaults
     # A default proves nothing; test_choices.py has answers with several choices, test_credentials.py some with a key.
     same = [name for name in defaults if facts[name] == defaults[name]]
     assert same == ["choice_count", "holds_credential"]

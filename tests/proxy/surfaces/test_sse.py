@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.surfaces.sse import Event, SseParser
+from burnish.proxy.surfaces.sse import SseParser, StreamEvent
 
 
-def parse(*chunks: bytes) -> list[Event]:
+def parse(*chunks: bytes) -> list[StreamEvent]:
     parser = SseParser()
     events = [event for chunk in chunks for event in parser.feed(chunk)]
     return events + parser.close()
@@ -20,24 +20,27 @@ def parse(*chunks: bytes) -> list[Event]:
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        (b"data: a\n\n", [Event("message", "a")]),
-        (b"data:a\r\n\r\ndata: b\r\rdata:  c\n\n", [Event("message", each) for each in ("a", "b", " c")]),
-        (b"event: error\ndata: x\n\n", [Event("error", "x")]),
-        (b"data: one\ndata: two\n\n", [Event("message", "one\ntwo")]),
-        (b": comment\n\ndata: a\n\n", [Event("message", "a")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [Event("message", "a")]),
-        (b"id: 7\nretry: 10\nunknown\ndata: a\n\n", [Event("message", "a")]),
-        (b"event: ping\n\ndata: a\n\n", [Event("message", "a")]),
-        (b"data\n\n", [Event("message", "")]),
-        (b'data: {"half": ', [Event("message", '{"half": ')]),
-        (b"data: a\n", [Event("message", "a")]),
+        (b"data: a\n\n", [StreamEvent("message", "a")]),
+        (
+            b"data:a\r\n\r\ndata: b\r\rdata:  c\n\n",
+            [StreamEvent("message", each) for each in ("a", "b", " c")],
+        ),
+        (b"event: error\ndata: x\n\n", [StreamEvent("error", "x")]),
+        (b"data: one\ndata: two\n\n", [StreamEvent("message", "one\ntwo")]),
+        (b": comment\n\ndata: a\n\n", [StreamEvent("message", "a")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [StreamEvent("message", "a")]),
+        (b"id: 7\nretry: 10\nunknown\ndata: a\n\n", [StreamEvent("message", "a")]),
+        (b"event: ping\n\ndata: a\n\n", [StreamEvent("message", "a")]),
+        (b"data\n\n", [StreamEvent("message", "")]),
+        (b'data: {"half": ', [StreamEvent("message", '{"half": ')]),
+        (b"data: a\n", [StreamEvent("message", "a")]),
         (b"", []),
-        ("data: grüße 😀\n\n".encode(), [Event("message", "grüße 😀")]),
-        (b"data: \xff\n\n", [Event("message", "\ufffd")]),
-        ("data: a\u2028b\x0b\x85c\n\n".encode(), [Event("message", "a\u2028b\x0b\x85c")]),
+        ("data: grüße 😀\n\n".encode(), [StreamEvent("message", "grüße 😀")]),
+        (b"data: \xff\n\n", [StreamEvent("message", "\ufffd")]),
+        ("data: a\u2028b\x0b\x85c\n\n".encode(), [StreamEvent("message", "a\u2028b\x0b\x85c")]),
     ],
 )
-def test_parses(stream: bytes, expected: list[Event]):
+def test_parses(stream: bytes, expected: list[StreamEvent]):
     assert parse(stream) == expected
 
 

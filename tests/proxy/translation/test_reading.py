@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.proxy.surfaces import SURFACES, Gemini, Reply, Surface
-from burnish.proxy.translation import TRANSLATIONS, ChatReader, Writer
+from burnish.proxy.translation import TRANSLATIONS, AnswerWriter, ChatReader
 from tests.support import chat_wire
 
 FORMATS: dict[str, Surface] = {name: SURFACES[name] for name in TRANSLATIONS}
@@ -56,12 +56,12 @@ def halved(text: str, size: int) -> list[str]:
     return [piece.decode("utf-16-le", "surrogatepass") for piece in pieces]
 
 
-def writer_of(surface: str | Surface) -> Writer:
+def writer_of(surface: str | Surface) -> AnswerWriter:
     surface = SURFACES[surface] if isinstance(surface, str) else surface
     return TRANSLATIONS[surface.name].writer(surface, {}, "cmpl_1", "m")
 
 
-def written(writer: Writer, reader: ChatReader, parts: list[bytes]) -> list[bytes]:
+def written(writer: AnswerWriter, reader: ChatReader, parts: list[bytes]) -> list[bytes]:
     told = [*writer.begin()]
     for pieces in [*map(reader.feed, parts), reader.close()]:
         told += [event for piece in pieces for event in writer.take(piece)]
