@@ -145,7 +145,7 @@ class Flight(Ending):
         if self.content_encoding or self.captured_bytes > CAPTURE_LIMIT_BYTES:
             return False
         surface = SURFACES[self.asked.surface]
-        return surface.reassemble([last_lines(self.chunks)], self.content_type, "").ended
+        return surface.reassemble([last_lines(self.chunks)], self.content_type, "").complete
 
     def finish(self) -> Completion:
         tokens = self.collected.record() if self.collected else None

@@ -51,29 +51,29 @@ class Arriving:
         except UnreadableAnswer:
             self.over = True
 
-    def feed(self, data: bytes) -> Increment:
+    def feed(self, chunk: bytes) -> Increment:
         """Add bytes; return what they say."""
-        if self.over or not data:
+        if self.over or not chunk:
             return NOTHING
         texts, tools, thinks = list[str](), list[str](), False
         try:
-            for kind, said in self._read(self._unpack(data)):
+            for kind, text in self._read(self._unpack(chunk)):
                 if kind == "text":
-                    texts.append(said)
+                    texts.append(text)
                 elif kind == "tool":
-                    tools.append(said[:TOOL_CHARS])
+                    tools.append(text[:TOOL_CHARS])
                 else:
                     thinks = True
         except (UnreadableAnswer, TooMuch):
             self.over = True
         return self._within(_storable("".join(texts)), tools, thinks=thinks)
 
-    def _read(self, data: bytes) -> Iterator[Piece]:
-        if self._frames is None and data:
-            self._frames = frames(self._surface, data, self._content_type)
+    def _read(self, chunk: bytes) -> Iterator[Piece]:
+        if self._frames is None and chunk:
+            self._frames = frames(self._surface, chunk, self._content_type)
             self.over = self._frames is None
         if self._frames:
-            for part in self._frames.feed(data):
+            for part in self._frames.feed(chunk):
                 yield from self._pieces(part)
 
     def _within(self, text: str, tools: list[str], *, thinks: bool) -> Increment:
@@ -110,7 +110,7 @@ def _message(message: Json) -> Iterator[Piece]:
     if isinstance(content, str):
         yield "text", content
     else:
-        yield from (("text", text) for each in objects(content) if isinstance(text := each.get("text"), str))
+        yield from (("text", text) for part in objects(content) if isinstance(text := part.get("text"), str))
     if isinstance(refusal := message.get("refusal"), str):
         yield "text", refusal
     if any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking")):
@@ -162,10 +162,10 @@ def _gemini(part: Json) -> Iterator[Piece]:
     for candidate in objects(part.get("candidates")):
         if candidate.get("index"):
             continue
-        for each in parts_of(candidate.get("content")):
-            if isinstance(text := each.get("text"), str):
-                yield ("thought", "") if each.get("thought") else ("text", text)
-            yield from _named(member(each, "functionCall"))
+        for content_part in parts_of(candidate.get("content")):
+            if isinstance(text := content_part.get("text"), str):
+                yield ("thought", "") if content_part.get("thought") else ("text", text)
+            yield from _named(member(content_part, "functionCall"))
 
 
 PIECES: dict[str, Callable[[Json], Iterator[Piece]]] = {

@@ -46,7 +46,7 @@ class Reply:
     usage: Json | None = None
     choices: tuple[Json, ...] = ()
     """All choices ``{"index", "message", "finish_reason", …}``, if they hold more than ``message``."""
-    ended: bool = False
+    complete: bool = False
     """Whether the answer declares that it is complete."""
     error: str | None = None
     """The upstream's error message, or the reason why its bytes can't be read."""
@@ -114,9 +114,9 @@ def unread(body: bytes) -> Reply:
     return Reply(error=as_text(body), readable=not body)
 
 
-def wrong_type(name: str, expected: str, value: Any) -> InvalidRequest:
-    given = "nothing" if value is None else type(value).__name__
-    return InvalidRequest(f"{name} must be {expected}, not {given}", param=name)
+def wrong_type(name: str, expected: str, member: Any) -> InvalidRequest:
+    kind = "nothing" if member is None else type(member).__name__
+    return InvalidRequest(f"{name} must be {expected}, not {kind}", param=name)
 
 
 def nothing_asked(surface: Surface) -> InvalidRequest:
@@ -126,10 +126,12 @@ def nothing_asked(surface: Surface) -> InvalidRequest:
 
 def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:
     """Return the items of a body without those whose messages are all cut."""
-    origins = [each if isinstance(each, tuple) else (each,) for each in request.origins or range(len(items))]
-    kept = {item for index, origin in enumerate(origins) if index not in cut for item in origin}
-    gone = {item for index in cut for item in origins[index]} - kept
-    return [item for index, item in enumerate(items) if index not in gone]
+    origins = [
+        origin if isinstance(origin, tuple) else (origin,) for origin in request.origins or range(len(items))
+    ]
+    survivors = {position for index, origin in enumerate(origins) if index not in cut for position in origin}
+    cut_positions = {position for index in cut for position in origins[index]} - survivors
+    return [item for index, item in enumerate(items) if index not in cut_positions]
 
 
 def model_of(body: Json) -> str | None:
@@ -149,8 +151,8 @@ def with_suffix(prompt: Any, body: Json) -> Any:
     """Return the content of a prompt. With a suffix it is a gap to fill, not a user's turn, and can't be a command."""
     if not body.get("suffix"):
         return prompt
-    before = prompt if isinstance(prompt, list) else [{"type": "text", "text": prompt}]
-    return [*before, {"type": "suffix", "suffix": body["suffix"]}]
+    parts = prompt if isinstance(prompt, list) else [{"type": "text", "text": prompt}]
+    return [*parts, {"type": "suffix", "suffix": body["suffix"]}]
 
 
 def our_id(prefix: str, completion_id: str, previous: str | None) -> str:
@@ -168,7 +170,7 @@ def before_ours(prefix: str, name: str) -> str | None:
         return None
 
 
-def inherited(params: Json, before: Json) -> Json:
+def inherited(params: Json, history_params: Json) -> Json:
     """Return the parameters of a request with those that the upstream holds since the requests before it."""
-    held = {"tools": before["tools"]} if "thread" in params and "tools" in before else {}
-    return held | params
+    tools = {"tools": history_params["tools"]} if "thread" in params and "tools" in history_params else {}
+    return tools | params

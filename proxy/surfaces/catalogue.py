@@ -24,37 +24,37 @@ SHOW = "/api/show"
 WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
 """Names that upstreams use for the context length in tokens."""
 GOOGLE = re.compile(r"/v1(?:beta|alpha)/models(?:/(?P<model>.+))?")
-ONE = re.compile(r"/v1/models/(?P<model>.+)")
+MODEL_PATH = re.compile(r"/v1/models/(?P<model>.+)")
 
 
-def asked_for(method: str, path: str, named: str | None, *, anthropic: bool) -> Describe | None:
+def asked_for(method: str, path: str, model: str | None, *, anthropic: bool) -> Describe | None:
     """Return the function that answers a request for models; None for other requests.
 
-    ``named``: the model in the body. ``anthropic``: the client is Anthropic's.
+    ``model``: the model in the body. ``anthropic``: the client is Anthropic's.
     """
     if method == "POST":
-        return _of_one(named, _shown) if path == SHOW else None
+        return _of_one(model, _shown) if path == SHOW else None
     if method != "GET":
         return None
     if path == "/api/version":
         return lambda _: {"version": OLLAMA_VERSION}
     if path == "/api/tags":
         return lambda models: {"models": list(map(_tag, models))}
-    if found := GOOGLE.fullmatch(path):
-        if one := found["model"]:
-            return _of_one(one, _googles)
+    if match := GOOGLE.fullmatch(path):
+        if path_model := match["model"]:
+            return _of_one(path_model, _googles)
         return lambda models: {"models": list(map(_googles, models))}
-    found = ONE.fullmatch(path)
-    return _of_one(found["model"], _anthropics if anthropic else dict) if found else None
+    match = MODEL_PATH.fullmatch(path)
+    return _of_one(match["model"], _anthropics if anthropic else dict) if match else None
 
 
 def listed(models: Iterable[Json], *, anthropic: bool) -> Json:
     """Return the answer to ``GET /v1/models``, which OpenAI's and Anthropic's clients share."""
     if not anthropic:
         return {"object": "list", "data": list(models)}
-    data = [_anthropics(model) for model in models]
-    ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
-    return {"data": data, "has_more": False, **ends}
+    page_models = [_anthropics(model) for model in models]
+    ends = {"first_id": page_models[0]["id"], "last_id": page_models[-1]["id"]} if page_models else {}
+    return {"data": page_models, "has_more": False, **ends}
 
 
 def is_anthropics(page: Json) -> bool:
@@ -86,8 +86,8 @@ def _shown(model: Json) -> Json:
 
 def _of_one(name: str | None, described: Callable[[Json], Json]) -> Describe:
     def describe(models: list[Json]) -> Json | None:
-        named = [model for model in models if name is not None and plain(model["id"]) == plain(name)]
-        return described(named[0]) if named else None
+        matches = [model for model in models if name is not None and plain(model["id"]) == plain(name)]
+        return described(matches[0]) if matches else None
 
     return describe
 
@@ -145,5 +145,5 @@ def window_of(model: Json) -> int | None:
 def _created(model: Json) -> str:
     """Return the creation time; 1970 if unknown."""
     created = model.get("created")
-    known = created if isinstance(created, int) and 0 < created < 2**33 else 0
-    return datetime.fromtimestamp(known, UTC).isoformat().replace("+00:00", "Z")
+    seconds = created if isinstance(created, int) and 0 < created < 2**33 else 0
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -37,8 +37,8 @@ class _OpenAi(Surface):
         self._model = model
 
     def path_naming(self, path: str, model: str) -> str | None:
-        found = DEPLOYED.fullmatch(path)
-        return f"{found['before']}{quote(model, safe='')}{found['after']}" if found else None
+        match = DEPLOYED.fullmatch(path)
+        return f"{match['before']}{quote(model, safe='')}{match['after']}" if match else None
 
 
 class Chat(_OpenAi):
@@ -47,7 +47,7 @@ class Chat(_OpenAi):
     fields: ClassVar[tuple[str, ...]] = ("messages",)
 
     def read(self, body: Json) -> ChatRequest:
-        params = {key: value for key, value in body.items() if key not in ("messages", "model")}
+        params = {key: param for key, param in body.items() if key not in ("messages", "model")}
         return ChatRequest(_messages(body), self._model or model_of(body), wants_stream(body), params)
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
@@ -127,7 +127,7 @@ class Completions(_OpenAi):
     fields: ClassVar[tuple[str, ...]] = ("prompt", "prompt_embeds")
 
     def read(self, body: Json) -> ChatRequest:
-        params = {key: value for key, value in body.items() if key not in ("prompt", "model")}
+        params = {key: param for key, param in body.items() if key not in ("prompt", "model")}
         contents = (with_suffix(content, body) for content in _contents(body.get("prompt")))
         messages = [{"role": "user", "content": content} for content in contents]
         model = self._model or model_of(body)
@@ -155,7 +155,9 @@ def _contents(prompt: Any) -> list[Any]:
     if not isinstance(prompt, list):
         raise wrong_type("prompt", "a string, or a list of strings or tokens", prompt)
     prompts = [prompt] if prompt and all(isinstance(token, int) for token in prompt) else prompt
-    return [each if isinstance(each, str) else [{"type": "tokens", "tokens": each}] for each in prompts]
+    return [
+        prompt if isinstance(prompt, str) else [{"type": "tokens", "tokens": prompt}] for prompt in prompts
+    ]
 
 
 def _as_chat(choice: Json) -> Json:

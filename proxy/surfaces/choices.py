@@ -36,7 +36,7 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
     for choice in map(as_chat, objects(parsed.get("choices"))):
         merger.whole(choice)
     error = as_text(body) if error_in(parsed) else None
-    return _reply(merger.choices(), parsed.get("id"), parsed.get("usage"), error, ended=True)
+    return _reply(merger.choices(), parsed.get("id"), parsed.get("usage"), error, complete=True)
 
 
 def _streamed(body: bytes, as_chat: AsChat) -> Reply:
@@ -47,16 +47,16 @@ def _streamed(body: bytes, as_chat: AsChat) -> Reply:
         reply = _merged(_chunks(events), as_chat)
         if events.damage is None:
             return reply
-        return replace(reply, error=reply.error or events.damage, ended=False, readable=False)
+        return replace(reply, error=reply.error or events.damage, complete=False, readable=False)
 
 
 def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
     merger = ChoiceMerger()
     response_id = usage = error = None
-    ended = False
+    complete = False
     for chunk, event_error in chunks:
         if chunk is None:
-            ended = True
+            complete = True
             continue
         response_id = response_id or chunk.get("id")
         usage = chunk.get("usage") or usage
@@ -64,7 +64,9 @@ def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
         for choice in map(as_chat, objects(chunk.get("choices"))):
             merger.delta(choice)
     choices = [storable(choice) for choice in merger.choices()]
-    return _reply(choices, response_id, usage, error, ended=(ended or merger.finished) and error is None)
+    return _reply(
+        choices, response_id, usage, error, complete=(complete or merger.finished) and error is None
+    )
 
 
 class _NotPlain(ValueError):
@@ -77,19 +79,19 @@ def _plain_chunks(body: bytes) -> Iterator[Chunk]:
     Many chunks are parsed as one array, because a call per chunk costs more than the parsing.
     """
     for window in windows(body):
-        data = plain_data(window)
-        if data is None:
+        payloads = plain_data(window)
+        if payloads is None:
             raise _NotPlain
-        ended = BYTES_DONE in data
-        data = data[: data.index(BYTES_DONE)] if ended else data
+        is_last = BYTES_DONE in payloads
+        payloads = payloads[: payloads.index(BYTES_DONE)] if is_last else payloads
         try:
-            chunks = orjson.loads(b"[" + b",".join(data) + b"]")
+            chunks = orjson.loads(b"[" + b",".join(payloads) + b"]")
         except orjson.JSONDecodeError as error:
             raise _NotPlain from error
-        if len(chunks) != len(data) or not all(isinstance(chunk, dict) for chunk in chunks):
+        if len(chunks) != len(payloads) or not all(isinstance(chunk, dict) for chunk in chunks):
             raise _NotPlain
         yield from ((chunk, None) for chunk in chunks)
-        if ended:
+        if is_last:
             yield None, None
             return
     raise _NotPlain
@@ -97,18 +99,18 @@ def _plain_chunks(body: bytes) -> Iterator[Chunk]:
 
 def _chunks(events: Iterable[tuple[StreamEvent, Any]]) -> Iterator[Chunk]:
     """Read the chunks of any stream, as far as possible."""
-    ended = False
-    for event, data in events:
-        if ended:
+    complete = False
+    for event, payload in events:
+        if complete:
             continue
         if event.data.strip() == DONE:
-            ended = True
+            complete = True
             yield None, None
-        elif isinstance(data, dict) or event.name == "error":
-            yield data if isinstance(data, dict) else {}, event.data if event.name == "error" else None
+        elif isinstance(payload, dict) or event.name == "error":
+            yield payload if isinstance(payload, dict) else {}, event.data if event.name == "error" else None
 
 
-def _reply(choices: list[Json], response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:
+def _reply(choices: list[Json], response_id: Any, usage: Any, error: str | None, *, complete: bool) -> Reply:
     first = choices[0] if choices else {}
     finish_reason = first.get("finish_reason")
     rich = len(choices) > 1 or bool(set(first) - {"index", "message", "finish_reason"})
@@ -118,7 +120,7 @@ def _reply(choices: list[Json], response_id: Any, usage: Any, error: str | None,
         response_id=response_id if isinstance(response_id, str) and response_id else None,
         usage=usage if isinstance(usage, dict) else None,
         choices=tuple(choices) if rich else (),
-        ended=ended,
+        complete=complete,
         error=error,
     )
 
@@ -183,12 +185,12 @@ class ChoiceMerger:
     def _at(self, choice: Json) -> Json:
         index = choice.get("index")
         index = index if isinstance(index, int) else 0
-        found = self._choices.get(index)
-        if found is None:
+        merged = self._choices.get(index)
+        if merged is None:
             if len(self._choices) == MOST_CHOICES:
                 raise TooMuch(f"more than {MOST_CHOICES} choices in one answer")
-            found = self._choices[index] = {"index": index, "message": {}, "finish_reason": None}
-        return found
+            merged = self._choices[index] = {"index": index, "message": {}, "finish_reason": None}
+        return merged
 
 
 def _merge_message(message: Json, delta: Json) -> None:
@@ -201,23 +203,23 @@ def _merge_message(message: Json, delta: Json) -> None:
     function_call = delta.get("function_call")
     if isinstance(function_call, dict):
         _merge_function(message.setdefault("function_call", {}), function_call, "arguments")
-    _extend(message, {key: value for key, value in delta.items() if key not in MERGED_BY_HAND})
+    _extend(message, {key: piece for key, piece in delta.items() if key not in MERGED_BY_HAND})
 
 
 def _extend(target: Json, piece: Json) -> None:
     """Append texts and lists, merge objects, replace other values."""
-    for key, value in piece.items():
+    for key, addition in piece.items():
         old = target.get(key)
-        if isinstance(value, str):
+        if isinstance(addition, str):
             if not isinstance(old, Pieces):
                 target[key] = old = Pieces()
-            old.append(value)
-        elif isinstance(value, list) and isinstance(old, list) and not isinstance(old, Pieces):
-            old.extend(value)
-        elif isinstance(value, dict) and isinstance(old, dict):
-            _extend(old, value)
-        elif value or old is None:
-            target[key] = value
+            old.append(addition)
+        elif isinstance(addition, list) and isinstance(old, list) and not isinstance(old, Pieces):
+            old.extend(addition)
+        elif isinstance(addition, dict) and isinstance(old, dict):
+            _extend(old, addition)
+        elif addition or old is None:
+            target[key] = addition
 
 
 class Calls(Generic[Call]):
@@ -252,13 +254,13 @@ class Calls(Generic[Call]):
         latest = self._latest.get(index)
         if latest is None or not identity:
             return latest
-        known = self._latest.get((index, identity))
-        return known or (None if id(latest) in self._named else latest)
+        call = self._latest.get((index, identity))
+        return call or (None if id(latest) in self._named else latest)
 
 
-def _key(value: Any) -> Any:
+def _key(index_or_id: Any) -> Any:
     """Return an index or an id; None for what can't be one."""
-    return value if isinstance(value, str | int | float) else None
+    return index_or_id if isinstance(index_or_id, str | int | float) else None
 
 
 def _begun(piece: Json) -> Json:
@@ -276,14 +278,14 @@ def _merge_call(call: Json, piece: Json) -> None:
 
 def _merge_function(function: Json, piece: Json, text: str) -> None:
     function["name"] = function.get("name") or piece.get("name")
-    value = piece.get(text)
-    if isinstance(value, (dict, list)):
-        function[text] = value  # against the format, but some servers send it
+    arguments = piece.get(text)
+    if isinstance(arguments, (dict, list)):
+        function[text] = arguments  # against the format, but some servers send it
         return
     if not isinstance(function.get(text), Pieces):
         function[text] = Pieces()
-    if isinstance(value, str):
-        function[text].append(value)
+    if isinstance(arguments, str):
+        function[text].append(arguments)
 
 
 def _without_indexes(choice: Json) -> Json:
@@ -294,11 +296,11 @@ def _without_indexes(choice: Json) -> Json:
     return choice
 
 
-def _join(value: Any) -> Any:
-    if isinstance(value, Pieces):
-        return "".join(value)
-    if isinstance(value, dict):
-        return {key: _join(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_join(entry) for entry in value]
-    return value
+def _join(content: Any) -> Any:
+    if isinstance(content, Pieces):
+        return "".join(content)
+    if isinstance(content, dict):
+        return {key: _join(entry) for key, entry in content.items()}
+    if isinstance(content, list):
+        return [_join(entry) for entry in content]
+    return content

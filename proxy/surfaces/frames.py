@@ -22,7 +22,7 @@ PIECE_BYTES = 256
 """Of zstd, which can't be told to stop: as little goes in at a time."""
 ARRAY_BYTES = 256 * 1024
 """Longest part of a growing array that waits for its end: each try to read it begins at its start."""
-DATA, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
+DATA_FIELD, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
 
 
 class UnreadableAnswer(ValueError):
@@ -30,7 +30,7 @@ class UnreadableAnswer(ValueError):
 
 
 class Frames(Protocol):
-    def feed(self, data: bytes) -> Iterator[Json]:
+    def feed(self, chunk: bytes) -> Iterator[Json]:
         """Add bytes; yield the objects that they complete. Raises UnreadableAnswer, TooMuch."""
         ...
 
@@ -51,37 +51,43 @@ class EventFrames:
         self._rest = b""
         self._parser: SseParser | None = None
 
-    def feed(self, data: bytes) -> Iterator[Json]:
+    def feed(self, chunk: bytes) -> Iterator[Json]:
         if self._parser is None:
-            whole, end, rest = (self._rest + data).rpartition(b"\n\n")
-            if len(rest) > EVENT_LIMIT_BYTES:
+            whole, end, tail = (self._rest + chunk).rpartition(b"\n\n")
+            if len(tail) > EVENT_LIMIT_BYTES:
                 raise TooMuch(f"an event is longer than {EVENT_LIMIT_BYTES} bytes")
-            plain = None if b"\r" in data else _plain(whole) if end else []
+            plain = None if b"\r" in chunk else _plain(whole) if end else []
             if plain is not None:
-                self._rest = rest
+                self._rest = tail
                 return _objects(plain)
-            self._parser, data, self._rest = SseParser(EVENT_LIMIT_BYTES), self._rest + data, b""
-        return (found for event in self._parser.feed(data) if (found := object_in(event.data)) is not None)
+            self._parser, chunk, self._rest = SseParser(EVENT_LIMIT_BYTES), self._rest + chunk, b""
+        return (
+            content for event in self._parser.feed(chunk) if (content := object_in(event.data)) is not None
+        )
 
 
 def _plain(whole: bytes) -> list[bytes] | None:
     """Return the data of each event; None if one has more than a name and one line of data."""
-    found = []
+    payloads = []
     for event in whole.split(b"\n\n"):
-        _, named, data = event.partition(DATA_LINE) if event.startswith(EVENT) else (b"", DATA, event[6:])
-        if not named or b"\n" in data or not event.startswith((DATA, EVENT)):
+        _, separator, payload = (
+            event.partition(DATA_LINE) if event.startswith(EVENT) else (b"", DATA_FIELD, event[6:])
+        )
+        if not separator or b"\n" in payload or not event.startswith((DATA_FIELD, EVENT)):
             return None
-        found.append(data)
-    return found
+        payloads.append(payload)
+    return payloads
 
 
-def _objects(data: list[bytes]) -> Iterator[Json]:
+def _objects(payloads: list[bytes]) -> Iterator[Json]:
     """Parse all at once: a call for each costs more than the parsing."""
     try:
-        found = orjson.loads(b"[%b]" % b",".join(each for each in data if each.startswith(b"{")))
+        contents = orjson.loads(
+            b"[%b]" % b",".join(payload for payload in payloads if payload.startswith(b"{"))
+        )
     except orjson.JSONDecodeError:
-        found = [object_in(each) for each in data]
-    return (each for each in found if isinstance(each, dict))
+        contents = [object_in(payload) for payload in payloads]
+    return (content for content in contents if isinstance(content, dict))
 
 
 class LineFrames:
@@ -90,11 +96,11 @@ class LineFrames:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> Iterator[Json]:
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+    def feed(self, chunk: bytes) -> Iterator[Json]:
+        whole, _, self._rest = (self._rest + chunk).rpartition(b"\n")
         if len(self._rest) > EVENT_LIMIT_BYTES:
             raise TooMuch(f"a line is longer than {EVENT_LIMIT_BYTES} bytes")
-        return (found for line in whole.splitlines() if (found := object_in(line)) is not None)
+        return (content for line in whole.splitlines() if (content := object_in(line)) is not None)
 
 
 class ArrayFrames:
@@ -105,19 +111,19 @@ class ArrayFrames:
         self._rest = ""
         self._decoder = json.JSONDecoder()
 
-    def feed(self, data: bytes) -> Iterator[Json]:
-        self._rest += self._text.decode(data)
+    def feed(self, chunk: bytes) -> Iterator[Json]:
+        self._rest += self._text.decode(chunk)
         while True:
             self._rest = self._rest.lstrip("[, \t\r\n")
             try:
-                found, end = self._decoder.raw_decode(self._rest)
+                content, end = self._decoder.raw_decode(self._rest)
             except (ValueError, RecursionError) as error:
                 if len(self._rest) > ARRAY_BYTES:
                     raise UnreadableAnswer("a part of the array is too long") from error
                 return
             self._rest = self._rest[end:]
-            if isinstance(found, dict):
-                yield found
+            if isinstance(content, dict):
+                yield content
 
 
 def unpacking(encoding: str) -> Callable[[bytes], bytes]:
@@ -131,14 +137,14 @@ def unpacking(encoding: str) -> Callable[[bytes], bytes]:
         raise UnreadableAnswer(f"unknown content-encoding {encoding!r}")
     unpack = makers[encoding]()
 
-    def bounded(data: bytes) -> bytes:
+    def bounded(chunk: bytes) -> bytes:
         try:
-            found = unpack(data)
+            content = unpack(chunk)
         except Exception as error:  # each library has errors of its own
             raise UnreadableAnswer(f"not {encoding}: {error}") from error
-        if len(found) >= UNPACKED_BYTES:
+        if len(content) >= UNPACKED_BYTES:
             raise UnreadableAnswer(f"a piece has more than {UNPACKED_BYTES} bytes when {encoding} is decoded")
-        return found
+        return content
 
     return bounded
 
@@ -146,13 +152,13 @@ def unpacking(encoding: str) -> Callable[[bytes], bytes]:
 def _zlib() -> Callable[[bytes], bytes]:
     state: Any = zlib.decompressobj(32 + zlib.MAX_WBITS)
 
-    def unpack(data: bytes) -> bytes:
+    def unpack(chunk: bytes) -> bytes:
         nonlocal state
         parts = []
-        while data:
-            parts.append(state.decompress(data, UNPACKED_BYTES))
-            data = state.unused_data  # the next member of a gzip body
-            if data:
+        while chunk:
+            parts.append(state.decompress(chunk, UNPACKED_BYTES))
+            chunk = state.unused_data  # the next member of a gzip body
+            if chunk:
                 state = zlib.decompressobj(32 + zlib.MAX_WBITS)
         return b"".join(parts)
 
@@ -163,7 +169,7 @@ def _brotli() -> Callable[[bytes], bytes]:
     import brotli
 
     state = brotli.Decompressor()
-    return lambda data: bytes(state.process(data, output_buffer_limit=UNPACKED_BYTES))
+    return lambda chunk: bytes(state.process(chunk, output_buffer_limit=UNPACKED_BYTES))
 
 
 def _zstd() -> Callable[[bytes], bytes]:
@@ -171,10 +177,10 @@ def _zstd() -> Callable[[bytes], bytes]:
 
     state = zstandard.ZstdDecompressor().decompressobj()
 
-    def unpack(data: bytes) -> bytes:
+    def unpack(chunk: bytes) -> bytes:
         parts: list[bytes] = []
-        for start in range(0, len(data), PIECE_BYTES):
-            parts.append(state.decompress(data[start : start + PIECE_BYTES]))
+        for start in range(0, len(chunk), PIECE_BYTES):
+            parts.append(state.decompress(chunk[start : start + PIECE_BYTES]))
             if sum(map(len, parts)) >= UNPACKED_BYTES:
                 break
         return b"".join(parts)

@@ -76,16 +76,16 @@ class Gemini(Surface):
     @classmethod
     def at(cls, path: str, query: bytes = b"") -> Gemini | None:
         """Return the surface of a path; None if it isn't a Gemini path."""
-        found = PATH.fullmatch(path)
-        if found is None:
+        match = PATH.fullmatch(path)
+        if match is None:
             return None
-        sse = any(each.endswith(SSE) for each in query.split(b"&"))
-        return cls(found["model"], found["method"] == "streamGenerateContent", sse)
+        sse = any(pair.endswith(SSE) for pair in query.split(b"&"))
+        return cls(match["model"], match["method"] == "streamGenerateContent", sse)
 
     def read(self, body: Json) -> ChatRequest:
-        read = list(turns(_contents(body)))
-        messages = [message for turn in read for message in turn.messages]
-        origins: list[int | tuple[int, ...]] = [turn.items for turn in read for _ in turn.messages]
+        history = list(turns(_contents(body)))
+        messages = [message for turn in history for message in turn.messages]
+        origins: list[int | tuple[int, ...]] = [turn.items for turn in history for _ in turn.messages]
         if system := parts_of(member(body, "systemInstruction")):
             messages.insert(0, {"role": "system", "content": content_of(system)})
             origins.insert(0, -1)
@@ -114,11 +114,11 @@ class Gemini(Surface):
         return error_of(error.status, error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
-        found = PATH.fullmatch(unquote(path))
-        if found is None:
+        match = PATH.fullmatch(unquote(path))
+        if match is None:
             return None
-        prefix = quote(found["prefix"], safe="/:@")
-        return f"{prefix}/models/{quote(model, safe='/:@')}:{found['method']}"
+        prefix = quote(match["prefix"], safe="/:@")
+        return f"{prefix}/models/{quote(model, safe='/:@')}:{match['method']}"
 
 
 def _contents(body: Json) -> list[Json]:
@@ -133,11 +133,13 @@ def _contents(body: Json) -> list[Json]:
 
 def _params(body: Json) -> Json:
     """Return the other members of a body, with functions and settings in chat's form."""
-    read = {"contents", "tools", "systemInstruction", snake("systemInstruction")}
-    rest = {key: value for key, value in body.items() if key not in read}
+    names = {"contents", "tools", "systemInstruction", snake("systemInstruction")}
+    params = {key: param for key, param in body.items() if key not in names}
     config = member(body, "generationConfig")
     settings = {name: member(config, google) for google, name in SETTINGS.items()}
-    return rest | {key: value for key, value in settings.items() if value is not None} | tools_of(body)
+    return (
+        params | {key: setting for key, setting in settings.items() if setting is not None} | tools_of(body)
+    )
 
 
 def _text(body: bytes) -> tuple[str, str | None]:
@@ -154,9 +156,9 @@ def _cut_array(text: str) -> Iterator[Any]:
     between = re.compile(r"[\s,]*")
     end = 1
     try:
-        while found := between.match(text, end):
-            value, end = decoder.raw_decode(text, found.end())
-            yield value
+        while match := between.match(text, end):
+            part, end = decoder.raw_decode(text, match.end())
+            yield part
     except (ValueError, RecursionError):
         return
 
@@ -182,16 +184,16 @@ class _Collector:
         """Read a body, streamed or not; return what is damaged."""
         if not body.startswith((b"{", b"[")):
             events = JsonEvents(body)
-            self._take_all(data for _, data in events)
+            self._take_all(part for _, part in events)
             return events.damage
         try:
-            found = loads(body)
+            answer = loads(body)
         except ValueError:
             text, damage = _text(body)
             self._take_all(_cut_array(text))
             return damage
-        self._whole = isinstance(found, dict)
-        self._take_all([found] if self._whole else found)
+        self._whole = isinstance(answer, dict)
+        self._take_all([answer] if self._whole else answer)
         return None
 
     def _take_all(self, parts: Iterable[Any]) -> None:
@@ -216,8 +218,8 @@ class _Collector:
         reason = member(candidate, "finishReason")
         if isinstance(reason, str):
             choice["finish_reason"] = FINISH_REASONS.get(reason, reason.lower())
-        kept = {name: member(candidate, name) for name in KEPT_MEMBERS}
-        choice |= {name: value for name, value in kept.items() if value}
+        extras = {name: member(candidate, name) for name in KEPT_MEMBERS}
+        choice |= {name: extra for name, extra in extras.items() if extra}
 
     def _reply(self, damage: str | None) -> Reply:
         choices = self._as_choices()
@@ -232,7 +234,7 @@ class _Collector:
             response_id=self._response_id if isinstance(self._response_id, str) else None,
             usage=_usage(self._usage),
             choices=tuple(replies) if rich else (),
-            ended=self._whole or bool(finished and not self._error and not damage),
+            complete=self._whole or bool(finished and not self._error and not damage),
             error=self._error or damage or (f"the prompt was blocked: {blocked}" if blocked else None),
             readable=damage is None,
         )
@@ -250,7 +252,7 @@ def _usage(counted: Json) -> Json | None:
     """Return the last counts; as in chat, thoughts count as completion tokens."""
     sums = {}
     for name, google in TOKENS.items():
-        counts = [count for each in google if isinstance(count := member(counted, each), int)]
+        counts = [count for google_name in google if isinstance(count := member(counted, google_name), int)]
         if counts:
             sums[name] = sum(counts)
     return sums | counted or None

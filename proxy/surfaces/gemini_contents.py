@@ -34,8 +34,8 @@ def member(holder: Any, name: str) -> Any:
     """Return a member in ``camelCase`` or ``snake_case``, as Google accepts both; None if missing."""
     if not isinstance(holder, dict):
         return None
-    found = holder.get(name)
-    return holder.get(snake(name)) if found is None else found
+    camel = holder.get(name)
+    return holder.get(snake(name)) if camel is None else camel
 
 
 @lru_cache(maxsize=256)
@@ -58,7 +58,7 @@ class Turn:
 
 
 def turns(contents: Iterable[Json]) -> Iterator[Turn]:
-    for role, several in groupby(enumerate(contents), lambda each: each[1].get("role")):
+    for role, several in groupby(enumerate(contents), lambda pair: pair[1].get("role")):
         if role == "model":
             consecutive = list(several)
             parts = [part for _, content in consecutive for part in parts_of(content)]
@@ -92,13 +92,13 @@ def content_of(parts: Iterable[Part]) -> Any:
 
 def tools_of(body: Json) -> Json:
     """Return the tools as parameters: functions in chat's form, Google's own tools unchanged."""
-    given = objects(body.get("tools"))
-    declared = [member(tool, "functionDeclarations") for tool in given]
-    found = {
-        "tools": [_function(each) for functions in declared for each in objects(functions)],
-        "google_tools": [tool for tool, functions in zip(given, declared, strict=True) if functions is None],
+    tools = objects(body.get("tools"))
+    declared = [member(tool, "functionDeclarations") for tool in tools]
+    params = {
+        "tools": [_function(function) for functions in declared for function in objects(functions)],
+        "google_tools": [tool for tool, functions in zip(tools, declared, strict=True) if functions is None],
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: param for name, param in params.items() if param}
 
 
 def _human(parts: Sequence[Part], role: str) -> list[Json]:
@@ -106,13 +106,13 @@ def _human(parts: Sequence[Part], role: str) -> list[Json]:
 
     Parts next to a result belong to it (a file that was read), so they can't be a command.
     """
-    results = [result for part in parts if isinstance(result := member(part, "functionResponse"), dict)]
-    others = _translated(part for part in parts if member(part, "functionResponse") is None)
+    results = [response for part in parts if isinstance(response := member(part, "functionResponse"), dict)]
+    neighbours = _translated(part for part in parts if member(part, "functionResponse") is None)
     if not results:
-        return [{"role": role, "content": _plain(others)}]
-    messages = [_result(result) for result in results]
-    if others:
-        messages[-1]["content"] = [{"type": "text", "text": messages[-1]["content"]}, *others]
+        return [{"role": role, "content": _plain(neighbours)}]
+    messages = [_result(response) for response in results]
+    if neighbours:
+        messages[-1]["content"] = [{"type": "text", "text": messages[-1]["content"]}, *neighbours]
     return messages
 
 
@@ -122,10 +122,10 @@ def _call(call: Json) -> Json:
     return {**identity, "type": "function", "function": function}
 
 
-def _result(result: Json) -> Json:
-    identity = {"tool_call_id": result["id"]} if result.get("id") else {}
-    content = dumps(result.get("response") or {})
-    return {"role": "tool", **identity, "name": result.get("name"), "content": content}
+def _result(response: Json) -> Json:
+    identity = {"tool_call_id": response["id"]} if response.get("id") else {}
+    content = dumps(response.get("response") or {})
+    return {"role": "tool", **identity, "name": response.get("name"), "content": content}
 
 
 def _translated(parts: Iterable[Part]) -> list[Json]:
@@ -136,17 +136,17 @@ def _translation(part: Part) -> Json | None:
     """Convert a part to chat's; a kind that chat lacks keeps its content, with its name as type."""
     if isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    objects = {_camel(name): value for name, value in part.items() if isinstance(value, dict)}
+    objects = {_camel(name): content for name, content in part.items() if isinstance(content, dict)}
     kind = next((name for name in objects if name != "text" and not name.endswith(DESCRIPTIVE)), None)
     if kind is None:
         return None  # only a thought's signature
-    value = objects[kind]
-    if str(mime_type := member(value, "mimeType")).startswith("image/"):
+    content = objects[kind]
+    if str(mime_type := member(content, "mimeType")).startswith("image/"):
         if kind == "inlineData":
-            return _image(f"data:{mime_type};base64,{value.get('data')}")
+            return _image(f"data:{mime_type};base64,{content.get('data')}")
         if kind == "fileData":
-            return _image(member(value, "fileUri"))
-    return {kind: value, "type": kind}
+            return _image(member(content, "fileUri"))
+    return {kind: content, "type": kind}
 
 
 def _image(url: Any) -> Json:
@@ -177,17 +177,17 @@ def _function(declared: Json) -> Json:
         "description": declared.get("description"),
         "parameters": schema,
     }
-    return {"type": "function", "function": {key: value for key, value in function.items() if value}}
+    return {"type": "function", "function": {key: field for key, field in function.items() if field}}
 
 
 def schema_of(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
     """Convert a schema to JSON Schema: Google writes types in capitals."""
     if depth and isinstance(schema, list):
-        return [schema_of(each, depth - 1) for each in schema]
+        return [schema_of(subschema, depth - 1) for subschema in schema]
     if depth and isinstance(schema, dict):
         kind = schema.get("type")
         lower = {"type": kind.lower()} if isinstance(kind, str) and kind in TYPES else {}
-        return {key: schema_of(value, depth - 1) for key, value in schema.items()} | lower
+        return {key: schema_of(subschema, depth - 1) for key, subschema in schema.items()} | lower
     return schema
 
 
@@ -228,12 +228,12 @@ class GeminiWriter(AnswerWriter):
         self._begun = False
 
     def take(self, piece: AnswerPiece) -> Iterator[bytes]:
-        for ready in self._calls.take(piece):
-            self._parts.append(_part(ready))
+        for complete_piece in self._calls.take(piece):
+            self._parts.append(_part(complete_piece))
             yield self._next(self._answer(self._parts[-1:]))
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
-        called = [_part(ready) for ready in self._calls.close()]
+        called = [_part(piece) for piece in self._calls.close()]
         self._parts += called
         # As Google does: its clients keep the content of each part of a stream, and none may be empty.
         last = called or [{"text": ""}]
@@ -245,15 +245,15 @@ class GeminiWriter(AnswerWriter):
     def fail(self, words: str) -> Iterator[bytes]:
         yield self._next(error_of(500, words)) + self._close()
 
-    def _answer(self, parts: Sequence[Part], **more: Any) -> Json:
-        candidate = {"content": {"parts": parts, "role": "model"}, **more, "index": 0}
+    def _answer(self, parts: Sequence[Part], **members: Any) -> Json:
+        candidate = {"content": {"parts": parts, "role": "model"}, **members, "index": 0}
         return {"candidates": [candidate], **self._head}
 
-    def _next(self, ready: Json) -> bytes:
-        begun, self._begun = self._begun, True
+    def _next(self, answer: Json) -> bytes:
+        is_later, self._begun = self._begun, True
         if self._events:
-            return b"data: %b\r\n\r\n" % orjson.dumps(ready)
-        return (b",\r\n" if begun else b"[") + orjson.dumps(ready)
+            return b"data: %b\r\n\r\n" % orjson.dumps(answer)
+        return (b",\r\n" if is_later else b"[") + orjson.dumps(answer)
 
     def _close(self) -> bytes:
         return b"" if self._events else b"]"
@@ -261,8 +261,8 @@ class GeminiWriter(AnswerWriter):
 
 def _part(piece: AnswerPiece) -> Part:
     if piece.call:
-        made = {"id": piece.call.id, "name": piece.call.name, "args": arguments_of(piece.text)}
-        return {"functionCall": made}
+        call = {"id": piece.call.id, "name": piece.call.name, "args": arguments_of(piece.text)}
+        return {"functionCall": call}
     return {"text": piece.text} | ({"thought": True} if piece.kind == "thought" else {})
 
 
@@ -277,13 +277,13 @@ def _written(parts: Sequence[Part]) -> list[Part]:
 
 def _counts(usage: Json) -> Json:
     """Return Gemini's counts: thoughts count separately."""
-    prompt, answered = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
+    prompt, completion = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
     cached = count_in(usage.get("prompt_tokens_details"), "cached_tokens")
-    thoughts = min(count_in(usage.get("completion_tokens_details"), "reasoning_tokens"), answered)
-    counts = {"promptTokenCount": prompt, "candidatesTokenCount": answered - thoughts}
+    thoughts = min(count_in(usage.get("completion_tokens_details"), "reasoning_tokens"), completion)
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": completion - thoughts}
     besides = {"cachedContentTokenCount": cached, "thoughtsTokenCount": thoughts}
     return (
         counts
         | {name: count for name, count in besides.items() if count}
-        | {"totalTokenCount": prompt + answered}
+        | {"totalTokenCount": prompt + completion}
     )

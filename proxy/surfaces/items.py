@@ -55,24 +55,24 @@ def read_items(items: Sequence[Any]) -> ReadItems:
 
 
 def messages_of(items: Sequence[Item]) -> ReadItems:
-    found = ReadItems([], [])
+    history = ReadItems([], [])
     turn: list[int] = []
     for index, item in enumerate(items):
         message = _of_other_role(item)
         if message is None:
             turn.append(index)
             continue
-        _end_turn(found, items, turn)
-        found.messages.append(message)
-        found.origins.append((index,))
-    _end_turn(found, items, turn)
-    return found
+        _end_turn(history, items, turn)
+        history.messages.append(message)
+        history.origins.append((index,))
+    _end_turn(history, items, turn)
+    return history
 
 
-def _end_turn(found: ReadItems, items: Sequence[Item], turn: list[int]) -> None:
+def _end_turn(history: ReadItems, items: Sequence[Item], turn: list[int]) -> None:
     if turn:
-        found.messages.append(_of_assistant([items[index] for index in turn]))
-        found.origins.append(tuple(turn))
+        history.messages.append(_of_assistant([items[index] for index in turn]))
+        history.origins.append(tuple(turn))
         turn.clear()
 
 
@@ -89,8 +89,8 @@ def _of_other_role(item: Item) -> Message | None:
         role = item.get("role")
         return None if role == "assistant" else {"role": role, "content": content_of(item.get("content"))}
     if kind.endswith(OUTPUT) or kind == APPROVAL:
-        answered = item.get("call_id") or item.get("approval_request_id") or item.get("id")
-        return {"role": "tool", "tool_call_id": answered, "content": _output(item)}
+        call_id = item.get("call_id") or item.get("approval_request_id") or item.get("id")
+        return {"role": "tool", "tool_call_id": call_id, "content": _output(item)}
     return None
 
 
@@ -117,7 +117,7 @@ def _part(part: Json) -> Json:
         detail = {"detail": part["detail"]} if part.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
     if kind == "input_file":
-        return {"type": "file", "file": {key: value for key, value in part.items() if key != "type"}}
+        return {"type": "file", "file": {key: field for key, field in part.items() if key != "type"}}
     return part
 
 
@@ -126,7 +126,7 @@ def _of_assistant(items: Sequence[Item]) -> Message:
     parts: list[Json] = []
     thoughts: list[str] = []
     calls: list[Json] = []
-    others: list[Item] = []
+    other_items: list[Item] = []
     for item in items:
         kind = _type(item)
         if kind == "message":
@@ -138,16 +138,18 @@ def _of_assistant(items: Sequence[Item]) -> Message:
         elif refers_to_command(item):
             parts.append({"type": "text", "text": COMMAND_ANSWER})
         else:
-            others.append(item)
+            other_items.append(item)
     refusals = [part["refusal"] for part in parts if isinstance(part.get("refusal"), str)]
-    found = {
+    members = {
         "reasoning_content": "\n\n".join(thoughts),
         "refusal": "".join(refusals),
         "tool_calls": calls,
-        "items": others,
+        "items": other_items,
     }
     content = _plain([part for part in parts if part.get("type") != "refusal" and part.get("text") != ""])
-    return {"role": "assistant", "content": content} | {key: value for key, value in found.items() if value}
+    return {"role": "assistant", "content": content} | {
+        key: member for key, member in members.items() if member
+    }
 
 
 def _parts(content: Any) -> list[Json]:
@@ -170,8 +172,8 @@ def _thoughts(item: Item) -> list[str]:
     """Return the texts of a reasoning item: its content, which open models show, or its summary."""
     for name in ("content", "summary"):
         texts = [part.get("text") for part in objects(item.get(name))]
-        if found := [text for text in texts if isinstance(text, str) and text]:
-            return found
+        if thoughts := [text for text in texts if isinstance(text, str) and text]:
+            return thoughts
     return []
 
 
@@ -188,10 +190,10 @@ def _call(item: Item) -> Json:
 
 
 def _called_with(item: Item) -> str:
-    wanted: Any = next((item[name] for name in ARGUMENT_MEMBERS if item.get(name) is not None), {})
-    if isinstance(wanted, dict):
-        wanted = {key: value for key, value in wanted.items() if value is not None}
-    return orjson.dumps(wanted).decode()
+    arguments: Any = next((item[name] for name in ARGUMENT_MEMBERS if item.get(name) is not None), {})
+    if isinstance(arguments, dict):
+        arguments = {key: argument for key, argument in arguments.items() if argument is not None}
+    return orjson.dumps(arguments).decode()
 
 
 TYPE = "item_reference"
@@ -207,13 +209,13 @@ def name_of(kind: str, token: str, number: int) -> str:
 
 def response_named(name: str) -> str | None:
     """Return the id of an item's response; None if it isn't ours or belongs to a command."""
-    found = NAME.fullmatch(name)
-    return f"resp_{found['token']}" if found and not found["ours"] else None
+    match = NAME.fullmatch(name)
+    return f"resp_{match['token']}" if match and not match["ours"] else None
 
 
 def refers_to_command(item: Mapping[str, Any]) -> bool:
-    found = NAME.fullmatch(str(item.get("id")))
-    return item.get("type") == TYPE and found is not None and found["ours"] is not None
+    match = NAME.fullmatch(str(item.get("id")))
+    return item.get("type") == TYPE and match is not None and match["ours"] is not None
 
 
 def references(message: Message) -> Iterator[str]:
@@ -225,9 +227,9 @@ def resolved(messages: Sequence[Message], replies: Mapping[str | None, Message])
 
     A message that also refers to an unknown item stays unchanged.
     """
-    found: list[Message] = []
+    history: list[Message] = []
     for message in messages:
-        named = dict.fromkeys(map(response_named, references(message)))
-        known = [replies[name] for name in named if name in replies]
-        found += known if named and len(known) == len(named) else [message]
-    return found
+        names = dict.fromkeys(map(response_named, references(message)))
+        answers = [replies[name] for name in names if name in replies]
+        history += answers if names and len(answers) == len(names) else [message]
+    return history

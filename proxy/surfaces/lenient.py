@@ -54,9 +54,13 @@ def object_in(text: str | bytes) -> Json | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def objects(value: Any) -> list[Json]:
+def objects(content: Any) -> list[Json]:
     """Return the objects in a list; none if it isn't a list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return (
+        [candidate for candidate in content if isinstance(candidate, dict)]
+        if isinstance(content, list)
+        else []
+    )
 
 
 def loads_storable(text: str | bytes) -> Any:
@@ -67,16 +71,16 @@ def loads_storable(text: str | bytes) -> Any:
         return storable(loads(text))
 
 
-def storable(value: Json) -> Json:
+def storable(content: Json) -> Json:
     """Return a value that can be stored as UTF-8 JSON: halves of a surrogate pair are joined, lone ones replaced."""
     try:
-        orjson.dumps(value)
+        orjson.dumps(content)
     except TypeError:
         # Escaping to ASCII and parsing joins two consecutive halves.
-        joined = json.loads(json.dumps(value))
+        joined = json.loads(json.dumps(content))
         cleaned: Json = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(joined, ensure_ascii=False)))
         return cleaned
-    return value
+    return content
 
 
 def as_text(body: bytes) -> str | None:
@@ -120,10 +124,10 @@ class Damage:
         return "the answer is not UTF-8" if self.garbled else ""
 
 
-def dumps(value: Any) -> str:
+def dumps(content: Any) -> str:
     """Dump JSON into a text that becomes part of a value. Lone surrogates stay; ``storable`` cleans them later."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         return "null"  # nested a thousand times; no real call is
 
@@ -188,10 +192,10 @@ def _member(body: bytes, at: int, parts: list[bytes], limit: int) -> tuple[int, 
     """Append what one member of a gzip body holds; return where the next begins, and what is left of the limit."""
     member, window = zlib.decompressobj(wbits=31), FIRST_WINDOW_BYTES
     while at < len(body) and limit > 0 and not member.eof:
-        given = body[at : at + window]
-        parts.append(member.decompress(given, limit))
+        chunk = body[at : at + window]
+        parts.append(member.decompress(chunk, limit))
         limit -= len(parts[-1])
-        at += len(given) - len(member.unused_data)
+        at += len(chunk) - len(member.unused_data)
         window = min(2 * window, LAST_WINDOW_BYTES)
     return at, limit
 

@@ -39,7 +39,7 @@ FINISH_REASONS = {
 }
 """Anthropic's stop reason → chat's finish reason."""
 
-OURS = "msg_rl_"
+OUR_PREFIX = "msg_rl_"
 """Prefix of the ids of our answers to commands."""
 THREAD_NOT_FOUND = "thread_not_found"
 """Anthropic's error code, on which its SDKs send the whole history again."""
@@ -68,33 +68,33 @@ class Messages(Surface):
     def read(self, body: Json) -> ChatRequest:
         items = _items(body)
         system = messages_blocks.system(_system(body))
-        found, origins = ([system], [-1]) if system else ([], [])
-        for index, item in enumerate(items):
-            own = messages_blocks.messages(item)
-            found += own
+        messages, origins = ([system], [-1]) if system else ([], [])
+        for index, message in enumerate(items):
+            own = messages_blocks.messages(message)
+            messages += own
             origins += [index] * len(own)
-        params = {key: value for key, value in body.items() if key not in ("messages", "model", "system")}
+        params = {key: param for key, param in body.items() if key not in ("messages", "model", "system")}
         settings = messages_blocks.settings(params)
         previous, after_command = _previous(body.get("thread"))
         return ChatRequest(
-            found, model_of(body), wants_stream(body), settings, tuple(origins), previous, after_command
+            messages, model_of(body), wants_stream(body), settings, tuple(origins), previous, after_command
         )
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         """Keep the tool results of an item whose other messages are cut."""
         stays = iter([index not in cut for index, origin in enumerate(request.origins or ()) if origin != -1])
-        kept = []
-        for item in body["messages"]:
-            turns = messages_blocks.turns(item)
-            left = [turn for turn in turns if next(stays)]
-            if len(left) == len(turns):
-                kept.append(item)
-            elif left:
-                kept.append({**item, "content": [block for turn in left for block in turn]})
+        messages = []
+        for message in body["messages"]:
+            turns = messages_blocks.turns(message)
+            turns_left = [turn for turn in turns if next(stays)]
+            if len(turns_left) == len(turns):
+                messages.append(message)
+            elif turns_left:
+                messages.append({**message, "content": [block for turn in turns_left for block in turn]})
         thread = body.get("thread")
         if request.after_command:
             thread = {**body["thread"], "previous_message_id": request.previous}
-        return {**body, "messages": kept or body["messages"]} | ({"thread": thread} if thread else {})
+        return {**body, "messages": messages or body["messages"]} | ({"thread": thread} if thread else {})
 
     def with_system(self, body: Json, text: str) -> Json | None:
         system = body.get("system")
@@ -107,7 +107,7 @@ class Messages(Surface):
 
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
         writer = MessageWriter(completion_id, model)
-        writer.whole["id"] = our_id(OURS, completion_id, request.previous)
+        writer.whole["id"] = our_id(OUR_PREFIX, completion_id, request.previous)
         return local_answer(writer, text, stream=request.stream)
 
     def error(self, error: BurnishError) -> Json:
@@ -119,23 +119,23 @@ class Messages(Surface):
 
 def _previous(thread: Any) -> tuple[str | None, bool]:
     """Return the id of the answer that a request continues, and whether ours came between. Raises InvalidRequest."""
-    named = thread.get("previous_message_id") if isinstance(thread, dict) else None
-    if not isinstance(named, str) or thread.get("type") != "continue":
+    message_id = thread.get("previous_message_id") if isinstance(thread, dict) else None
+    if not isinstance(message_id, str) or thread.get("type") != "continue":
         return None, False
-    if not named.startswith(OURS):
-        return named, False
-    if before := before_ours(OURS, named):
-        return before, True
+    if not message_id.startswith(OUR_PREFIX):
+        return message_id, False
+    if previous_id := before_ours(OUR_PREFIX, message_id):
+        return previous_id, True
     raise InvalidRequest(
-        f"No thread holds the message {named!r}, a command's answer: send the whole history.",
+        f"No thread holds the message {message_id!r}, a command's answer: send the whole history.",
         param="thread",
         code=THREAD_NOT_FOUND,
     )
 
 
 def error_of(status: int, message: str) -> Json:
-    ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    kind = ERROR_TYPES.get(status, "api_error" if ours else "invalid_request_error")
+    is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = ERROR_TYPES.get(status, "api_error" if is_ours else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
 
 
@@ -143,13 +143,13 @@ def _items(body: Json) -> list[Json]:
     items = body.get("messages")
     if not isinstance(items, list):
         raise wrong_type("messages", "a list of messages", items)
-    for index, item in enumerate(items):
+    for index, message in enumerate(items):
         wrong = f"messages[{index}]"
-        if not isinstance(item, dict):
-            raise wrong_type(wrong, "an object with role and content", item)
-        if not isinstance(item.get("role"), str):
+        if not isinstance(message, dict):
+            raise wrong_type(wrong, "an object with role and content", message)
+        if not isinstance(message.get("role"), str):
             raise InvalidRequest(f'{wrong}.role must be "user" or "assistant"', param=f"{wrong}.role")
-        _check_content(item.get("content"), f"{wrong}.content")
+        _check_content(message.get("content"), f"{wrong}.content")
     return items
 
 
@@ -185,7 +185,7 @@ def _whole(body: bytes) -> Reply:
     if parsed is None:
         return unread(body)
     if isinstance(parsed.get("content"), list | str):
-        return _reply(parsed, ended=bool(parsed.get("stop_reason")))
+        return _reply(parsed, complete=bool(parsed.get("stop_reason")))
     return Reply(error=as_text(body))
 
 
@@ -199,15 +199,15 @@ def _streamed(body: bytes) -> Reply:
     error = error_in({"error": merger.error})
     message = merger.message()
     if message is None:
-        known = bool(error or merger.ended or not body)
-        return Reply(error=error if known else as_text(body), readable=known)
+        readable = bool(error or merger.ended or not body)
+        return Reply(error=error if readable else as_text(body), readable=readable)
     error = error or events.damage
     return replace(
-        _reply(message, ended=merger.ended and not error, error=error), readable=events.damage is None
+        _reply(message, complete=merger.ended and not error, error=error), readable=events.damage is None
     )
 
 
-def _reply(message: Json, *, ended: bool, error: str | None = None) -> Reply:
+def _reply(message: Json, *, complete: bool, error: str | None = None) -> Reply:
     message = storable(message)
     finish_reason, response_id = message.get("stop_reason"), message.get("id")
     if isinstance(finish_reason, str):
@@ -217,7 +217,7 @@ def _reply(message: Json, *, ended: bool, error: str | None = None) -> Reply:
         finish_reason=finish_reason if isinstance(finish_reason, str) else None,
         response_id=response_id if isinstance(response_id, str) and response_id else None,
         usage=_usage(message.get("usage")),
-        ended=ended,
+        complete=complete,
         error=error,
     )
 
@@ -229,5 +229,5 @@ def _usage(usage: Any) -> Json | None:
     counts = {name: count for name, count in usage.items() if type(count) is int}
     prompt_counts = [counts[name] for name in PROMPT_COUNTS if name in counts]
     prompt = {"prompt_tokens": sum(prompt_counts)} if prompt_counts else {}
-    answered = {"completion_tokens": counts["output_tokens"]} if "output_tokens" in counts else {}
-    return {**usage, **prompt, **answered}
+    completion = {"completion_tokens": counts["output_tokens"]} if "output_tokens" in counts else {}
+    return {**usage, **prompt, **completion}

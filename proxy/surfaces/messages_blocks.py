@@ -15,7 +15,7 @@ import orjson
 from burnish.proxy.surfaces.lenient import Json, objects
 
 Block = Json
-Item = Json
+RequestMessage = Json
 """An element of a request's ``messages``."""
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
@@ -31,35 +31,37 @@ def blocks(content: Any) -> list[Block]:
     return [block for block in objects(content) if isinstance(block.get("type"), str)]
 
 
-def turns(item: Item) -> list[list[Block]]:
+def turns(message: RequestMessage) -> list[list[Block]]:
     """Split an item into messages: each tool result, and the blocks between them."""
-    if item["role"] != "user":
-        return [blocks(item["content"])]
-    found: list[list[Block]] = []
-    for block in blocks(item["content"]):
-        if found and not _is_result(block) and not _is_result(found[-1][0]):
-            found[-1].append(block)
+    if message["role"] != "user":
+        return [blocks(message["content"])]
+    groups: list[list[Block]] = []
+    for block in blocks(message["content"]):
+        if groups and not _is_result(block) and not _is_result(groups[-1][0]):
+            groups[-1].append(block)
         else:
-            found.append([block])
-    return found or [[]]
+            groups.append([block])
+    return groups or [[]]
 
 
-def messages(item: Item) -> list[Json]:
-    if item["role"] == "assistant":
-        return [reply(blocks(item["content"]))]
+def messages(message: RequestMessage) -> list[Json]:
+    if message["role"] == "assistant":
+        return [reply(blocks(message["content"]))]
     return [
         _result(turn[0])
         if turn and _is_result(turn[0])
-        else {"role": item["role"], "content": _content(turn)}
-        for turn in turns(item)
+        else {"role": message["role"], "content": _content(turn)}
+        for turn in turns(message)
     ]
 
 
-def reply(given: list[Block]) -> Json:
+def reply(content_blocks: list[Block]) -> Json:
     """Return the assistant's message. Encrypted thoughts and signatures are left out."""
-    thoughts = [str(block.get("thinking") or "") for block in given if block.get("type") == "thinking"]
-    calls = [_call(block) for block in given if block.get("type") == "tool_use"]
-    parts = [_part(block) for block in given if block.get("type") not in APART]
+    thoughts = [
+        str(block.get("thinking") or "") for block in content_blocks if block.get("type") == "thinking"
+    ]
+    calls = [_call(block) for block in content_blocks if block.get("type") == "tool_use"]
+    parts = [_part(block) for block in content_blocks if block.get("type") not in NOT_CONTENT]
     plain = all(map(_is_plain, parts))
     message: Json = {"role": "assistant"}
     # Servers split a text at citations and thoughts: the blocks are one text.
@@ -72,29 +74,29 @@ def reply(given: list[Block]) -> Json:
     return message
 
 
-APART = ("thinking", "redacted_thinking", "tool_use")
+NOT_CONTENT = ("thinking", "redacted_thinking", "tool_use")
 """Kinds of blocks that aren't part of a chat message's content."""
 
 
 def system(content: Any) -> Json | None:
     """Return the system message; None if it is empty."""
     cleaned = [{**block, "text": BILLING.sub("", block["text"])} for block in blocks(content)]
-    given = _content([block for block in cleaned if block["text"]])
-    return {"role": "system", "content": given} if given else None
+    prompt = _content([block for block in cleaned if block["text"]])
+    return {"role": "system", "content": prompt} if prompt else None
 
 
 def settings(params: Json) -> Json:
     """Return the parameters, with those that training uses in chat's form."""
-    given = dict(params)
-    if isinstance(tools := given.get("tools"), list):
-        given["tools"] = [_tool(tool) for tool in tools]
-    if isinstance(choice := given.get("tool_choice"), dict):
-        given["tool_choice"] = _tool_choice(choice)
+    chat_params = dict(params)
+    if isinstance(tools := chat_params.get("tools"), list):
+        chat_params["tools"] = [_tool(tool) for tool in tools]
+    if isinstance(choice := chat_params.get("tool_choice"), dict):
+        chat_params["tool_choice"] = _tool_choice(choice)
         if choice.get("disable_parallel_tool_use") is True:
-            given["parallel_tool_calls"] = False
-    if "stop_sequences" in given:
-        given["stop"] = given.pop("stop_sequences")
-    return given
+            chat_params["parallel_tool_calls"] = False
+    if "stop_sequences" in chat_params:
+        chat_params["stop"] = chat_params.pop("stop_sequences")
+    return chat_params
 
 
 def _tool(tool: Any) -> Any:
@@ -128,19 +130,19 @@ def _call(block: Block) -> Json:
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
-def _arguments(value: Any) -> str:
+def _arguments(call_input: Any) -> str:
     """Return a call's input as JSON. A text is input that was cut off, and stays."""
-    if isinstance(value, str):
-        return value
+    if isinstance(call_input, str):
+        return call_input
     try:
-        return orjson.dumps(value or {}).decode()
+        return orjson.dumps(call_input or {}).decode()
     except TypeError:  # a number beyond 64 bits
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(call_input, ensure_ascii=False)
 
 
-def _content(given: list[Block]) -> Any:
+def _content(content_blocks: list[Block]) -> Any:
     """Return the content of blocks: a single text as a string, else parts."""
-    parts = [_part(block) for block in given]
+    parts = [_part(block) for block in content_blocks]
     if len(parts) == 1 and _is_plain(parts[0]):
         return parts[0]["text"]
     return parts or ""
@@ -149,7 +151,7 @@ def _content(given: list[Block]) -> Any:
 def _part(block: Block) -> Json:
     if block.get("type") == "image" and (url := _image_url(block.get("source"))):
         return {"type": "image_url", "image_url": {"url": url}}
-    return {key: value for key, value in block.items() if key != "cache_control" and value not in (None, [])}
+    return {key: field for key, field in block.items() if key != "cache_control" and field not in (None, [])}
 
 
 def _image_url(source: Any) -> str | None:

@@ -54,10 +54,10 @@ class MessageMerger:
         if not isinstance(head, dict):
             return
         self.begun = True
-        self._message |= {key: value for key, value in head.items() if key not in ("content", "usage")}
+        self._message |= {key: field for key, field in head.items() if key not in ("content", "usage")}
         if isinstance(usage := head.get("usage"), dict):
             # Counts are totals so far; missing ones stay.
-            self._usage |= {key: value for key, value in usage.items() if value is not None}
+            self._usage |= {key: count for key, count in usage.items() if count is not None}
 
     def _start(self, index: int, block: Any) -> None:
         self.begun = True
@@ -95,20 +95,20 @@ class _Growing:
 
     def whole(self) -> Block:
         texts = {field: "".join(pieces) for field, pieces in self._pieces.items()}
-        written = texts.pop("partial_json", "")
-        begun: Json = {field: f"{self._block.get(field) or ''}{text}" for field, text in texts.items()}
+        arguments = texts.pop("partial_json", "")
+        members: Json = {field: f"{self._block.get(field) or ''}{text}" for field, text in texts.items()}
         if self._citations:
             cited = self._block.get("citations")
-            begun["citations"] = [*(cited if isinstance(cited, list) else ()), *self._citations]
-        return {**self._block, **begun} | ({"input": _parsed(written)} if written else {})
+            members["citations"] = [*(cited if isinstance(cited, list) else ()), *self._citations]
+        return {**self._block, **members} | ({"input": _parsed(arguments)} if arguments else {})
 
 
-def _parsed(written: str) -> Any:
+def _parsed(text: str) -> Any:
     """Return the input of a call; the text if it isn't JSON or was cut off."""
     try:
-        return orjson.loads(written)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return written
+        return text
 
 
 def _index(event: Json) -> int:

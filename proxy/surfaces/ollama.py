@@ -108,10 +108,10 @@ class OllamaGenerate(_Ollama):
         if system := _text(body, "system"):
             messages.append({"role": "system", "content": system})
         if (prompt := _text(body, "prompt")) or body.get("images"):
-            given = _message({"role": "user", "content": prompt, "images": body.get("images")})
-            messages.append({**given, "content": with_suffix(given["content"], body)})
-        rest = {key: value for key, value in body.items() if key not in ("system", "prompt", "images")}
-        return _request(CHAT.read({**rest, "messages": messages}), messages)
+            message = _message({"role": "user", "content": prompt, "images": body.get("images")})
+            messages.append({**message, "content": with_suffix(message["content"], body)})
+        params = {key: param for key, param in body.items() if key not in ("system", "prompt", "images")}
+        return _request(CHAT.read({**params, "messages": messages}), messages)
 
     def with_system(self, body: Json, text: str) -> Json | None:
         if body.get("raw") or not body.get("prompt"):
@@ -122,12 +122,12 @@ class OllamaGenerate(_Ollama):
     def _message_in(self, part: Json) -> Json:
         if "response" not in part:
             return {}
-        more: Json = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
-        return {"content": part["response"], **more}
+        extras: Json = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
+        return {"content": part["response"], **extras}
 
     def members_of(self, message: Json) -> Json:
-        others = {key: value for key, value in message.items() if key != "content"}
-        return {"response": message["content"], **others}
+        extras = {key: member for key, member in message.items() if key != "content"}
+        return {"response": message["content"], **extras}
 
 
 def _text(body: Json, name: str) -> str:
@@ -140,8 +140,8 @@ def _text(body: Json, name: str) -> str:
 def _request(request: ChatRequest, messages: list[Json]) -> ChatRequest:
     """Adapt a chat request: Ollama streams by default and has its own names of settings."""
     options = request.params.get("options")
-    given = options if isinstance(options, dict) else {}
-    settings = {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS}
+    ollama_settings = options if isinstance(options, dict) else {}
+    settings = {SETTINGS[name]: setting for name, setting in ollama_settings.items() if name in SETTINGS}
     streamed = request.params.get("stream") is not False
     return replace(
         request,
@@ -152,31 +152,31 @@ def _request(request: ChatRequest, messages: list[Json]) -> ChatRequest:
     )
 
 
-def _message(given: Json) -> Json:
+def _message(ollama_message: Json) -> Json:
     """Convert a message to chat's; return the same object if nothing differs."""
-    if OLLAMA_MEMBERS.isdisjoint(given):
-        return given
-    message = {key: value for key, value in given.items() if key not in OLLAMA_MEMBERS}
-    if images := [image for image in _list(given.get("images")) if isinstance(image, str)]:
-        text = given.get("content")
+    if OLLAMA_MEMBERS.isdisjoint(ollama_message):
+        return ollama_message
+    message = {key: member for key, member in ollama_message.items() if key not in OLLAMA_MEMBERS}
+    if images := [image for image in _list(ollama_message.get("images")) if isinstance(image, str)]:
+        text = ollama_message.get("content")
         words = [{"type": "text", "text": text}] if isinstance(text, str) and text else []
         message["content"] = [*words, *(_image(image) for image in images)]
-    if given.get("thinking"):
-        message["reasoning_content"] = given["thinking"]
-    if calls := [call for each in _list(given.get("tool_calls")) if (call := _call(each))]:
+    if ollama_message.get("thinking"):
+        message["reasoning_content"] = ollama_message["thinking"]
+    if calls := [call for tool_call in _list(ollama_message.get("tool_calls")) if (call := _call(tool_call))]:
         message["tool_calls"] = calls
-    if given.get("tool_name"):
-        message["name"] = given["tool_name"]
+    if ollama_message.get("tool_name"):
+        message["name"] = ollama_message["tool_name"]
     return message
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _list(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else []
 
 
-def _image(data: str) -> Json:
-    kind = next((kind for begin, kind in IMAGE_TYPES.items() if data.startswith(begin)), "png")
-    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+def _image(image: str) -> Json:
+    kind = next((kind for begin, kind in IMAGE_TYPES.items() if image.startswith(begin)), "png")
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{image}"}}
 
 
 def _call(call: Any) -> Json | None:
@@ -190,9 +190,9 @@ def _call(call: Any) -> Json | None:
 
 
 class _Collector:
-    def __init__(self, given: Callable[[Json], Json]) -> None:
+    def __init__(self, message_in: Callable[[Json], Json]) -> None:
         self._found = False
-        self._message_in = given
+        self._message_in = message_in
         self._pieces: dict[str, list[Any]] = {}
         self._has_message = False
         self._error: str | None = None
@@ -228,15 +228,17 @@ class _Collector:
         self._tokens += _list(part.get("logprobs"))
         if message := self._message_in(part):
             self._has_message = True
-            for key, value in message.items():
-                if value is not None:
-                    self._pieces.setdefault(key, []).append(value)
+            for key, member in message.items():
+                if member is not None:
+                    self._pieces.setdefault(key, []).append(member)
 
     def _reply(self, damage: str | None) -> Reply:
         """Return the answer: texts and lists are joined, other values are the last ones."""
         reason = self._reason
-        given = {key: _joined(values) for key, values in self._pieces.items()} | {"role": "assistant"}
-        message = storable(_message(given)) if self._has_message and reason not in LOADING else None
+        ollama_message = {key: _joined(values) for key, values in self._pieces.items()} | {
+            "role": "assistant"
+        }
+        message = storable(_message(ollama_message)) if self._has_message and reason not in LOADING else None
         if message and message.get("tool_calls") and reason == "stop":
             reason = "tool_calls"
         finish_reason = reason if isinstance(reason, str) else None
@@ -247,18 +249,18 @@ class _Collector:
             finish_reason=finish_reason,
             usage=tokens | self._counted or None,
             choices=_choices(self._tokens, message, finish_reason),
-            ended=error is None and self._done,
+            complete=error is None and self._done,
             error=error,
             readable=damage is None,
         )
 
 
-def _joined(values: list[Any]) -> Any:
-    if all(isinstance(value, str) for value in values):
-        return "".join(values)
-    if all(isinstance(value, list) for value in values):
-        return list(chain.from_iterable(values))
-    return values[-1]
+def _joined(pieces: list[Any]) -> Any:
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    if all(isinstance(piece, list) for piece in pieces):
+        return list(chain.from_iterable(pieces))
+    return pieces[-1]
 
 
 def _choices(tokens: list[Any], message: Json | None, finish_reason: str | None) -> tuple[Json, ...]:
@@ -293,12 +295,12 @@ class OllamaWriter(AnswerWriter):
         self._began_ns = time.perf_counter_ns()
 
     def take(self, piece: AnswerPiece) -> Iterator[bytes]:
-        for ready in self._calls.take(piece):
-            yield self._written(ready)
+        for complete_piece in self._calls.take(piece):
+            yield self._written(complete_piece)
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
-        for ready in self._calls.close():
-            yield self._written(ready)
+        for piece in self._calls.close():
+            yield self._written(piece)
         reason = "stop" if finish_reason is None or finish_reason in CALLS else finish_reason
         # Chat reports no durations, so all of it counts as generation.
         took_ns = time.perf_counter_ns() - self._began_ns
@@ -328,8 +330,8 @@ class OllamaWriter(AnswerWriter):
     def _head(self) -> Json:
         return {"model": self._model, "created_at": now()}
 
-    def _line(self, message: Json, **more: Any) -> bytes:
-        return orjson.dumps(self._head() | self._members_of(message) | more) + b"\n"
+    def _line(self, message: Json, **members: Any) -> bytes:
+        return orjson.dumps(self._head() | self._members_of(message) | members) + b"\n"
 
 
 def _counts(usage: Json) -> Json:

@@ -77,8 +77,8 @@ def usual_path(path: str) -> str:
 
     ``path`` may be percent-encoded.
     """
-    found = _ending(unquote(path))
-    return _USUAL[found["ending"]] if found else path
+    match = _ending(unquote(path))
+    return _USUAL[match["ending"]] if match else path
 
 
 def is_completion(path: str) -> bool:
@@ -90,24 +90,24 @@ def is_completion(path: str) -> bool:
 
 def error_at(path: str, error: BurnishError, *, anthropic: bool = False) -> Json:
     """Return an error in the form that clients of a path expect. ``anthropic``: the client is Anthropic's."""
-    surface = surface_at(path) or next((each for begins, each in _FAMILIES if begins.match(path)), None)
+    surface = surface_at(path) or next((surface for begins, surface in _FAMILIES if begins.match(path)), None)
     if surface is None and anthropic:
         surface = SURFACES["messages"]
     return surface.error(error) if surface else error.envelope()
 
 
 def _under_prefix(path: str) -> Surface | None:
-    found = _ending(path)
-    if found is None:
+    match = _ending(path)
+    if match is None:
         return None
-    surface = _ENDINGS[found["ending"]]
+    surface = _ENDINGS[match["ending"]]
     if isinstance(surface, Chat | Completions) and (deployed := DEPLOYED.fullmatch(path)):
         return type(surface)(deployed["model"])
     return surface
 
 
 def _ending(path: str) -> re.Match[str] | None:
-    found = _ENDING.fullmatch(_SLASHES.sub("/", path))
-    if found is None or found["ending"] in _OWN_ENDINGS or _PREFIX.fullmatch(found["prefix"]):
-        return found
+    match = _ENDING.fullmatch(_SLASHES.sub("/", path))
+    if match is None or match["ending"] in _OWN_ENDINGS or _PREFIX.fullmatch(match["prefix"]):
+        return match
     return None

@@ -29,9 +29,11 @@ from burnish.proxy.surfaces.responses_writer import ResponseWriter, begun
 from burnish.proxy.surfaces.sse import is_streamed
 from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
-OURS = "resp_rl_"
+OUR_PREFIX = "resp_rl_"
 """Prefix of the ids of our answers to commands."""
-READ = frozenset({"input", "instructions", "model", "previous_response_id", "tools", "tool_choice"})
+CONVERTED_MEMBERS = frozenset(
+    {"input", "instructions", "model", "previous_response_id", "tools", "tool_choice"}
+)
 """Members of a body that are converted."""
 
 ANSWER_MEMBERS = ("id", "status", "error", "incomplete_details", "detail", "output", "usage")
@@ -55,7 +57,7 @@ class Responses(Surface):
 
     def read(self, body: Json) -> ChatRequest:
         messages, origins = _input(body)
-        params = {key: value for key, value in body.items() if key not in READ} | _tools(body)
+        params = {key: param for key, param in body.items() if key not in CONVERTED_MEMBERS} | _tools(body)
         if isinstance(body.get("max_output_tokens"), int):
             params["max_completion_tokens"] = body["max_output_tokens"]
         instructions = body.get("instructions")
@@ -65,25 +67,25 @@ class Responses(Surface):
             params["instructions"] = True
         previous = body.get("previous_response_id")
         previous = previous if isinstance(previous, str) and previous else None
-        after_command = previous is not None and previous.startswith(OURS)
+        after_command = previous is not None and previous.startswith(OUR_PREFIX)
         return ChatRequest(
             messages,
             model_of(body),
             wants_stream(body),
             params,
             tuple(origins),
-            before_ours(OURS, previous) if previous and after_command else previous,
+            before_ours(OUR_PREFIX, previous) if previous and after_command else previous,
             after_command,
         )
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
-        kept = dict(body)
+        shorter_body = dict(body)
         if cut:
-            kept["input"] = without_items(body["input"], request, cut)
+            shorter_body["input"] = without_items(body["input"], request, cut)
         if request.after_command:
-            del kept["previous_response_id"]
-            kept |= {"previous_response_id": request.previous} if request.previous else {}
-        return kept
+            del shorter_body["previous_response_id"]
+            shorter_body |= {"previous_response_id": request.previous} if request.previous else {}
+        return shorter_body
 
     def with_system(self, body: Json, text: str) -> Json | None:
         instructions = body.get("instructions") or ""
@@ -95,20 +97,20 @@ class Responses(Surface):
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        head = begun(our_id(OURS, completion_id, request.previous), model, request.previous)
+        head = begun(our_id(OUR_PREFIX, completion_id, request.previous), model, request.previous)
         writer = ResponseWriter(head, completion_id.replace("_", f"_{COMMAND_PREFIX}", 1))
         return local_answer(writer, text, stream=request.stream)
 
 
 def _input(body: Json) -> ReadItems:
-    given = body.get("input")
-    if given is None:  # the upstream may keep the prompt
+    items = body.get("input")
+    if items is None:  # the upstream may keep the prompt
         return ReadItems([], [])
-    if isinstance(given, str):
-        return ReadItems([{"role": "user", "content": given}], [(-1,)])
-    if not isinstance(given, list):
-        raise wrong_type("input", "a string or a list of items", given)
-    return read_items(given)
+    if isinstance(items, str):
+        return ReadItems([{"role": "user", "content": items}], [(-1,)])
+    if not isinstance(items, list):
+        raise wrong_type("input", "a string or a list of items", items)
+    return read_items(items)
 
 
 def _tools(body: Json) -> Json:
@@ -117,7 +119,7 @@ def _tools(body: Json) -> Json:
     tools, choice = body.get("tools"), body.get("tool_choice")
     for tool in tools if isinstance(tools, list) else []:
         if isinstance(tool, dict) and tool.get("type") == "function":
-            function = {key: value for key, value in tool.items() if key != "type"}
+            function = {key: field for key, field in tool.items() if key != "type"}
             params.setdefault("tools", []).append({"type": "function", "function": function})
         else:
             params.setdefault("other_tools", []).append(tool)
@@ -129,9 +131,9 @@ def _tools(body: Json) -> Json:
 
 
 def _streamed(body: bytes) -> Reply:
-    read = streamed(body)
-    reply = _reply(read.response, ended=read.ended, error=read.error)
-    return replace(reply, readable=read.damage is None)
+    answer = streamed(body)
+    reply = _reply(answer.response, complete=answer.complete, error=answer.error)
+    return replace(reply, readable=answer.damage is None)
 
 
 def _whole(body: bytes) -> Reply:
@@ -139,18 +141,18 @@ def _whole(body: bytes) -> Reply:
     if response is None:
         return unread(body)
     failed = "output" not in response and error_in(response)
-    return _reply(response, ended=True, error=as_text(body) if failed else None)
+    return _reply(response, complete=True, error=as_text(body) if failed else None)
 
 
-def _reply(response: Json, *, ended: bool, error: str | None) -> Reply:
+def _reply(response: Json, *, complete: bool, error: str | None) -> Reply:
     response = storable({key: response[key] for key in ANSWER_MEMBERS if key in response})
     items = [
         {"role": "assistant", **item} if item.get("type") == "message" else item
         for item in objects(response.get("output"))
     ]
     messages = messages_of(items).messages
-    message = next((each for each in reversed(messages) if each["role"] == "assistant"), None)
-    finish_reason = _finish_reason(response, message) if ended else None
+    message = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
+    finish_reason = _finish_reason(response, message) if complete else None
     # Results of the server's tools and log-probabilities don't fit into a message.
     parts = (part for item in items for part in objects(item.get("content")))
     rich = len(messages) > 1 or any(part.get("logprobs") for part in parts)
@@ -163,7 +165,7 @@ def _reply(response: Json, *, ended: bool, error: str | None) -> Reply:
         response_id=response_id if isinstance(response_id, str) and response_id else None,
         usage=usage if isinstance(usage, dict) else None,
         choices=({"index": 0, "finish_reason": finish_reason, "output": items},) if rich else (),
-        ended=ended,
+        complete=complete,
         error=error or error_in(response),
     )
 

@@ -19,7 +19,7 @@ BLANK_LINES = 64
 class Text(NamedTuple):
     """The place of a streamed text in an item."""
 
-    item: str
+    item_type: str
     """Type of the item."""
     field: str
     """Member of the item, or of its part."""
@@ -45,7 +45,7 @@ TEXTS = {
 class Streamed(NamedTuple):
     response: Json
     """As a client without streaming would get it, as far as it came."""
-    ended: bool
+    complete: bool
     error: str | None
     damage: str | None = None
     """Message about unreadable parts."""
@@ -53,7 +53,7 @@ class Streamed(NamedTuple):
 
 def streamed(body: bytes) -> Streamed:
     response = _from_last_event(body)
-    return Streamed(response, ended=True, error=None) if response else _from_events(body)
+    return Streamed(response, complete=True, error=None) if response else _from_events(body)
 
 
 def _from_last_event(body: bytes) -> Json | None:
@@ -77,7 +77,7 @@ def _from_last_event(body: bytes) -> Json | None:
 def _from_events(body: bytes) -> Streamed:
     collector = _Collector()
     response: Json = {}
-    ended = False
+    complete = False
     error = None
     events = JsonEvents(body)
     for event in _objects(events):
@@ -85,7 +85,7 @@ def _from_events(body: bytes) -> Streamed:
         if isinstance(event.get("response"), dict):
             response |= event["response"]
         if kind in LAST:
-            ended = True
+            complete = True
         elif kind == "error":
             error = error or error_in(event) or error_in({"error": event})
         elif isinstance(kind, str):
@@ -95,11 +95,11 @@ def _from_events(body: bytes) -> Streamed:
     if not _output(response):
         response["output"] = collector.output()
     damage = events.damage
-    return Streamed(response, ended=ended and not damage, error=error or damage, damage=damage)
+    return Streamed(response, complete=complete and not damage, error=error or damage, damage=damage)
 
 
 def _objects(events: JsonEvents) -> Iterator[Json]:
-    return (data for _, data in events if isinstance(data, dict))
+    return (event for _, event in events if isinstance(event, dict))
 
 
 def _output(response: Any) -> list[Any]:
@@ -151,9 +151,9 @@ class _Collector:
 
 def _with_texts(item: Json | None, texts: dict[tuple[Text, int], list[str]]) -> Json:
     """Return an item with the texts that came for it."""
-    whole = {"type": next(iter(texts))[0].item} if item is None else dict(item)
+    whole = {"type": next(iter(texts))[0].item_type} if item is None else dict(item)
     listed: dict[str, list[Json]] = {}
-    for (text, _), pieces in sorted(texts.items(), key=lambda each: each[0][1]):
+    for (text, _), pieces in sorted(texts.items(), key=lambda pair: pair[0][1]):
         piece = "".join(pieces)
         if text.parts is None:
             whole[text.field] = piece

@@ -136,9 +136,9 @@ class ResponseWriter(AnswerWriter):
         if piece.call:
             tool = self._tools.get(piece.call.name) or Tool(piece.call.name)
             kind = "custom_tool_call" if tool.custom else "function_call"
-            named = {"type": kind, "call_id": piece.call.id, "name": tool.name}
+            identity = {"type": kind, "call_id": piece.call.id, "name": tool.name}
             space = {"namespace": tool.namespace} if tool.namespace else {}
-            return head | named | space | {shape.field: text or "", "status": status}
+            return head | identity | space | {shape.field: text or "", "status": status}
         content = [] if text is None else [{**(shape.part or {}), shape.field: text}]
         if piece.kind == "thought":
             return head | {"type": "reasoning", "summary": [], "content": content, "encrypted_content": None}
@@ -146,8 +146,8 @@ class ResponseWriter(AnswerWriter):
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _last(self, status: str, **more: Any) -> bytes:
-        self.whole = self.whole | {"status": status, "output": self._items, **more}
+    def _last(self, status: str, **members: Any) -> bytes:
+        self.whole = self.whole | {"status": status, "output": self._items, **members}
         return self._event(f"response.{status}", response=self.whole)
 
     def _event(self, kind: str, **members: Any) -> bytes:
@@ -182,21 +182,21 @@ def begun(response_id: str, model: str, previous: str | None) -> Json:
 def _input(arguments: str) -> str:
     """Return the ``input`` of a custom tool's call; the arguments if they have none."""
     try:
-        given = orjson.loads(arguments)
+        call_input = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return arguments
-    text = given.get("input") if isinstance(given, dict) else None
+    text = call_input.get("input") if isinstance(call_input, dict) else None
     return text if isinstance(text, str) else arguments
 
 
 def _counts(usage: Json) -> Json:
-    prompt, answered = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
+    prompt, completion = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
     cached = count_in(usage.get("prompt_tokens_details"), "cached_tokens")
     thoughts = count_in(usage.get("completion_tokens_details"), "reasoning_tokens")
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-        "output_tokens": answered,
+        "output_tokens": completion,
         "output_tokens_details": {"reasoning_tokens": thoughts},
-        "total_tokens": prompt + answered,
+        "total_tokens": prompt + completion,
     }

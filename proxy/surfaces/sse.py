@@ -41,19 +41,19 @@ class JsonEvents:
         """Message about unreadable events, set after the last one. A truncated last event doesn't count."""
 
     def __iter__(self) -> Iterator[tuple[StreamEvent, Any]]:
-        parser, damage, found = SseParser(), Damage(), False
+        parser, damage, any_event = SseParser(), Damage(), False
         for start in range(0, len(self._body), STEP_BYTES):
             for event in parser.feed(self._body[start : start + STEP_BYTES]):
-                data, found = _data(event), True
-                known = event.name in NOT_JSON or event.data.strip() in ("", DONE, "null")
-                if data is None and not known:
+                content, any_event = _data(event), True
+                is_expected = event.name in NOT_JSON or event.data.strip() in ("", DONE, "null")
+                if content is None and not is_expected:
                     damage.unread(event.data)
-                yield event, data
+                yield event, content
         damage.garbled = parser.garbled
         for event in parser.close():
-            found = True
+            any_event = True
             yield event, _data(event)
-        self.damage = str(damage) or None if found or _begins(self._body) else as_text(self._body)
+        self.damage = str(damage) or None if any_event or _begins(self._body) else as_text(self._body)
 
 
 def _data(event: StreamEvent) -> Any:
@@ -94,10 +94,12 @@ def plain_data(body: bytes) -> list[bytes] | None:
     events = body.split(b"\n\n")
     if not events[-1]:
         events.pop()
-    data = [event[6:] for event in events if event.startswith(b"data: ")]
+    payloads = [event[6:] for event in events if event.startswith(b"data: ")]
     # No other fields or comments, one line per event, one blank line between events.
-    plain = len(data) == len(events) and not any(b"\n" in event for event in data) and b"\r" not in body
-    return data if plain else None
+    plain = (
+        len(payloads) == len(events) and not any(b"\n" in event for event in payloads) and b"\r" not in body
+    )
+    return payloads if plain else None
 
 
 class SseParser:
@@ -145,8 +147,8 @@ class SseParser:
 
         The standard drops it, but many servers forget the last blank line, and truncated streams are kept.
         """
-        rest = self._taken()
-        last = self._line(rest) if rest else None
+        remainder = self._taken()
+        last = self._line(remainder) if remainder else None
         return [event for event in (last, self._line(b"")) if event]
 
     def _keep(self, piece: bytes) -> None:
@@ -159,9 +161,9 @@ class SseParser:
             raise TooMuch(f"an event is longer than {self._event_limit} bytes")
 
     def _taken(self) -> bytes:
-        rest = b"".join(self._rest)
+        remainder = b"".join(self._rest)
         self._rest, self._rest_bytes = [], 0
-        return rest
+        return remainder
 
     def _line(self, line: bytes) -> StreamEvent | None:
         if not line:
@@ -171,14 +173,14 @@ class SseParser:
         except UnicodeDecodeError:
             self.garbled = True
             text = line.decode("utf-8", "replace")
-        name, _, value = text.partition(":")
-        value = value.removeprefix(" ")
+        name, _, content = text.partition(":")
+        content = content.removeprefix(" ")
         if name == "data":
-            self._data.append(value)
-            self._data_chars += len(value)
+            self._data.append(content)
+            self._data_chars += len(content)
             self._check()
         elif name == "event":
-            self._name = value
+            self._name = content
         return None
 
     def _dispatch(self) -> StreamEvent | None:

@@ -106,9 +106,9 @@ def event(kind: str, **members: Any) -> bytes:
 def arguments_of(text: str) -> Json:
     """Parse a call's arguments. A value that isn't an object becomes the argument ``arguments``."""
     try:
-        given = orjson.loads(text or "{}")
+        arguments = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
-        given = text
-    if isinstance(given, dict):
-        return given
-    return {} if given is None else {"arguments": given}
+        arguments = text
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments is None else {"arguments": arguments}

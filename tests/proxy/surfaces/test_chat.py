@@ -40,7 +40,7 @@ def test_a_stream_and_a_whole_answer_give_the_same_message():
     assert whole.message == cut_up.message == {"role": "assistant", "content": "Hello you"}
     assert whole.response_id == cut_up.response_id == "chatcmpl-1"
     assert whole.finish_reason == cut_up.finish_reason == "stop"
-    assert whole.ended and cut_up.ended
+    assert whole.complete and cut_up.complete
     assert whole.usage == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
@@ -105,7 +105,7 @@ def test_of_several_choices_the_first_is_the_message_and_all_are_kept():
     assert reply.message == {"role": "assistant", "content": "a!"}
     assert [choice["message"]["content"] for choice in reply.choices] == ["a!", "b"]
     assert [choice["finish_reason"] for choice in reply.choices] == ["stop", "length"]
-    assert reply.ended
+    assert reply.complete
 
 
 def test_logprobs_of_a_stream_are_joined():
@@ -142,7 +142,7 @@ def test_encodings_are_undone_in_whole_and_in_cut_bodies(encoding: str, compress
     assert whole.message["content"].endswith("end")
     packed = compress(body)
     cut = chat.reassemble([packed[: len(packed) * 3 // 4]], "text/event-stream", encoding)
-    assert not cut.ended
+    assert not cut.complete
     assert cut.readable
     assert cut.message is None or whole.message["content"].startswith(cut.message["content"])
 

@@ -61,6 +61,6 @@ def test_a_whole_answer_and_its_stream_say_the_same():
     assert told.message == streamed.message == {"role": "assistant", "content": " upon a time"}
     assert (told.finish_reason, streamed.finish_reason) == ("stop", "stop")
     assert told.response_id == streamed.response_id == "cmpl-1"
-    assert told.ended and streamed.ended
+    assert told.complete and streamed.complete
     assert told.usage == USAGE
     assert [choice["message"]["content"] for choice in told.choices] == [" upon a time", "b"]

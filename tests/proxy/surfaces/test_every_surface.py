@@ -263,7 +263,12 @@ def test_our_own_answers_can_be_read(surface: Surface, stream: bool) -> None:
         assert found.message is not None
         given = {name: value for name, value in found.message.items() if value}
         assert given == {"role": "assistant", "content": said}
-        assert (found.finish_reason, found.ended, found.readable, found.error) == ("stop", True, True, None)
+        assert (found.finish_reason, found.complete, found.readable, found.error) == (
+            "stop",
+            True,
+            True,
+            None,
+        )
         if surface.name == "responses":
             assert surface.read({"previous_response_id": found.response_id}).previous == "resp_1"
         elif surface.name == "gemini":
@@ -307,7 +312,7 @@ def test_bodies_without_an_answer_are_kept_as_the_error(surface: Surface, conten
         assert reply.message is None
         assert "slow down" in (reply.error or "")
     whole = b"".join(surface.answer("Hi.", ChatRequest([]), "cmpl_1", "m")[1])
-    assert surface.reassemble([whole], content_type, "").ended
+    assert surface.reassemble([whole], content_type, "").complete
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])

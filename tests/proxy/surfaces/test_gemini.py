@@ -147,7 +147,7 @@ def test_its_three_forms_give_the_same_reply():
         finish_reason="stop",
         response_id="r1",
         usage={"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10, **USAGE},
-        ended=True,
+        complete=True,
     )
 
 
@@ -183,12 +183,12 @@ def test_thoughts_calls_and_code_stand_where_they_belong():
 def test_why_it_ended_is_told_in_the_words_of_chat(google: str, ours: str):
     assert streamed(chunk("a", finish=google)).finish_reason == ours
     nothing_said = streamed(chunk(finish=google))
-    assert (nothing_said.message, nothing_said.finish_reason, nothing_said.ended) == (None, ours, True)
+    assert (nothing_said.message, nothing_said.finish_reason, nothing_said.complete) == (None, ours, True)
 
 
 def test_a_blocked_prompt_is_an_answer_without_a_reply():
     reply = streamed({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": USAGE})
-    assert (reply.message, reply.finish_reason, reply.ended) == (None, "content_filter", True)
+    assert (reply.message, reply.finish_reason, reply.complete) == (None, "content_filter", True)
     assert reply.error == "the prompt was blocked: SAFETY"
 
 
@@ -198,7 +198,7 @@ def test_all_candidates_are_kept():
     assert reply.message == {"role": "assistant", "content": "a!"}
     assert [choice["message"]["content"] for choice in reply.choices] == ["a!", "b"]
     assert [choice["finish_reason"] for choice in reply.choices] == ["stop", "length"]
-    assert reply.ended
+    assert reply.complete
 
 
 def test_sources_are_kept_and_safety_ratings_are_not():
@@ -226,7 +226,7 @@ def test_however_a_stream_is_cut_its_reply_is_known_again(said: list[list[dict[s
     body = events(*(chunk(*each) for each in said), chunk(finish="STOP"))
     cut = [body[at : at + size] for at in range(0, len(body), size)]
     reply = gemini.reassemble(cut, "text/event-stream", "")
-    assert reply.ended and reply.message is not None
+    assert reply.complete and reply.message is not None
     for contents in ([model(*chain.from_iterable(said))], [model(*each) for each in said]):
         sent_back = json.loads(json.dumps({"contents": [user("Hi"), *contents, user("Go on")]}))
         question, known, _ = gemini.read(sent_back).messages

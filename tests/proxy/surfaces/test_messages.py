@@ -156,7 +156,7 @@ def test_a_stream_and_a_whole_answer_give_the_same():
         "tool_calls": [look, called("stop", {}, "toolu_2")],
         "reasoning_content": "They want rain.",
     }
-    assert (reply.finish_reason, reply.response_id, reply.ended) == ("tool_calls", "msg_1", True)
+    assert (reply.finish_reason, reply.response_id, reply.complete) == ("tool_calls", "msg_1", True)
     assert reply.usage == USAGE | {"prompt_tokens": 17, "completion_tokens": 7}
 
 
@@ -215,7 +215,7 @@ def test_an_error_inside_a_stream_is_told_and_the_stream_has_not_ended():
     told = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
     reply = streamed(*message_events(text("a"))[:5], told, event("message_stop"))
     assert reply.message == assistant("a")
-    assert (reply.error, reply.ended) == ("Overloaded", False)
+    assert (reply.error, reply.complete) == ("Overloaded", False)
     assert streamed(told) == streamed(told.partition(b"\n")[2]) == Reply(error="Overloaded")
     assert streamed(b"event: error\ndata: out of memory\n\n") == Reply(error="out of memory")
 

@@ -96,7 +96,7 @@ def test_a_stream_and_a_whole_answer_give_the_same_reply():
     said = [{"thinking": "hm, "}, {"thinking": "yes"}, {"content": "Hello"}, {"content": " you"}]
     assert whole == streamed(*map(says, said), says({}, **END))
     assert whole.message == {"role": "assistant", "content": "Hello you", "reasoning_content": "hm, yes"}
-    assert (whole.finish_reason, whole.ended, whole.response_id) == ("stop", True, None)
+    assert (whole.finish_reason, whole.complete, whole.response_id) == ("stop", True, None)
     assert whole.usage is not None
     assert whole.usage.items() >= {"prompt_tokens": 5, "completion_tokens": 2, "eval_count": 2}.items()
 
@@ -119,7 +119,7 @@ def test_loading_a_model_is_no_reply(reason: str):
     for surface, said in ((chat, says({}, done=True, done_reason=reason)),
                           (generate, line(response="", done=True, done_reason=reason))):  # fmt: skip
         reply = surface.reassemble([said], "application/json", "")
-        assert (reply.message, reply.finish_reason, reply.ended, reply.error) == (None, reason, True, None)
+        assert (reply.message, reply.finish_reason, reply.complete, reply.error) == (None, reason, True, None)
 
 
 def test_how_likely_tokens_were_is_kept():
@@ -159,7 +159,7 @@ def test_however_a_stream_is_cut_its_reply_is_known_again(
     said = {"content": "".join(pieces), "thinking": "".join(thoughts)}
     sent_back = {"role": "assistant", **said, "tool_calls": made}
     known = chat.read({"messages": [sent_back]}).messages[0]
-    assert reply.ended and reply.message is not None
+    assert reply.complete and reply.message is not None
     assert step(reply.message, None) == step(known, None)  # stored once: the same to the byte
     whole = chat.reassemble([line(message=sent_back, **END)], "application/json", "")
     assert step(whole.message or {}, None) == step(known, None)

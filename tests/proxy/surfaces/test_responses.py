@@ -195,7 +195,7 @@ def test_a_whole_answer_and_its_stream_say_the_same():
         "tool_calls": [called("add", {"a": 1})],
     }
     assert (reply.finish_reason, reply.response_id) == ("tool_calls", "resp_9")
-    assert (reply.ended, reply.error) == (True, None)
+    assert (reply.complete, reply.error) == (True, None)
     assert reply.usage
     assert reply.usage.items() >= {"prompt_tokens": 5, "output_tokens": 2, "completion_tokens": 2}.items()
 
@@ -212,7 +212,7 @@ def test_a_whole_answer_and_its_stream_say_the_same():
 def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], ending: tuple[Any, ...]):
     body = response(*([message("Once upon")] if status == "incomplete" else []), status=status, **more)
     for reply in (whole(body), streamed(*events(body))):
-        assert (reply.finish_reason, reply.ended, reply.error) == ending
+        assert (reply.finish_reason, reply.complete, reply.error) == ending
         assert (reply.message is None) is (status == "failed")
 
 
@@ -222,13 +222,13 @@ def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], e
 )
 def test_an_error_in_a_stream_is_told_and_the_stream_has_not_ended(said: dict[str, Any]):
     reply = streamed(*events(response(message("Half an answer")))[:6], sse("error", said))
-    assert (reply.error, reply.ended) == ("overloaded", False)
+    assert (reply.error, reply.complete) == ("overloaded", False)
     assert reply.message == {"role": "assistant", "content": "Half an "}
 
 
 def test_an_answer_in_the_background_has_no_reply_yet():
     reply = whole(response(status="queued"))
-    assert (reply.message, reply.finish_reason, reply.ended) == (None, None, True)
+    assert (reply.message, reply.finish_reason, reply.complete) == (None, None, True)
 
 
 def test_a_refusal_is_no_content():

@@ -33,7 +33,7 @@ def test_it_is_read_whole(recorded: Recorded) -> None:
     reply = read(recorded, recorded.body)
     thoughtless = recorded.surface == "completions"
     assert texts(reply) == ("" if thoughtless else THOUGHT, TEXT)
-    assert (reply.ended, reply.readable) == (not recorded.fails, True)
+    assert (reply.complete, reply.readable) == (not recorded.fails, True)
     assert (reply.error is not None and "out of memory" in reply.error) is recorded.fails
 
 
@@ -67,5 +67,5 @@ def test_cut_off_at_every_position_it_says_what_had_come(recorded: Recorded) -> 
             assert len(text) >= len(least.removesuffix(HALF))
         before = said
         # What is not whole is not taken for it, nor for damaged.
-        assert not reply.ended or (reply.message, recorded.fails) == (whole.message, False)
+        assert not reply.complete or (reply.message, recorded.fails) == (whole.message, False)
         assert reply.readable or reply.message is None

@@ -73,7 +73,7 @@ def essence(reply: Reply) -> tuple[Any, ...]:
     said = {key: value for key, value in (reply.message or {}).items() if value}
     # A server says that it was not called upon in as many ways as there are formats.
     tokens = tuple(counts.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
-    return said, tokens, reply.ended, reply.error
+    return said, tokens, reply.complete, reply.error
 
 
 positions = st.lists(st.integers(0, 999), max_size=4)
