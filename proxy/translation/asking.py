@@ -25,20 +25,22 @@ CALL_ID = "call%05d"
 """Nine letters and digits: Mistral's templates refuse other ids."""
 
 
-def ask(messages: Sequence[Json], params: Json, *, stream: bool, **more: Any) -> Json:
-    """Return the body of the chat request. ``more``: members with other names in the formats."""
-    given = {name: value for name, value in {**params, **more}.items() if value is not None}
-    left_out = () if given.get("tools") else OF_TOOLS
-    kept = {
-        name: given[name] for name in (*SAMPLING, *OF_TOOLS, *more) if name in given and name not in left_out
+def ask(messages: Sequence[Json], params: Json, *, stream: bool, **members: Any) -> Json:
+    """Return the body of the chat request. ``members``: members with other names in the formats."""
+    settings = {name: setting for name, setting in {**params, **members}.items() if setting is not None}
+    left_out = () if settings.get("tools") else OF_TOOLS
+    chat_settings = {
+        name: settings[name]
+        for name in (*SAMPLING, *OF_TOOLS, *members)
+        if name in settings and name not in left_out
     }
     # Engines only count tokens in a stream on request; the other formats always report them.
     streamed = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return {"messages": list(_chat_messages(list(_with_call_ids(messages)))), **kept, **streamed}
+    return {"messages": list(_chat_messages(list(_with_call_ids(messages)))), **chat_settings, **streamed}
 
 
-def json_schema(schema: Any, **more: Any) -> Json:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
+def json_schema(schema: Any, **options: Any) -> Json:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **options}}
 
 
 def _with_call_ids(messages: Sequence[Json]) -> Iterator[Json]:
@@ -48,17 +50,17 @@ def _with_call_ids(messages: Sequence[Json]) -> Iterator[Json]:
     prompt caches stay valid.
     """
     called = 0
-    waiting = _OpenCalls(())
+    open_calls = _OpenCalls(())
     for message in messages:
         if calls := message.get("tool_calls"):
-            made = [
+            calls_with_ids = [
                 {**call, "id": call.get("id") or CALL_ID % (called + at)} for at, call in enumerate(calls)
             ]
-            called, waiting = called + len(made), _OpenCalls(made)
-            yield {**message, "tool_calls": made}
+            called, open_calls = called + len(calls_with_ids), _OpenCalls(calls_with_ids)
+            yield {**message, "tool_calls": calls_with_ids}
         elif message["role"] == "tool" and not message.get("tool_call_id"):
-            answered = waiting.pop(message.get("name"))
-            yield {**message, "tool_call_id": answered["id"]} if answered else message
+            call = open_calls.pop(message.get("name"))
+            yield {**message, "tool_call_id": call["id"]} if call else message
         else:
             yield message
 
@@ -85,27 +87,29 @@ class _OpenCalls:
 def _chat_messages(messages: Sequence[Json]) -> Iterator[Json]:
     # Templates accept one system message, at the beginning. Only messages before the first answer go there: later ones
     # would change the beginning of the prompt, and so break the engine's prompt cache.
-    answered = next((at for at, each in enumerate(messages) if each["role"] == "assistant"), len(messages))
-    system = [_text(each.get("content")) for each in messages[:answered] if _is_system(each)]
+    first_answer = next(
+        (at for at, message in enumerate(messages) if message["role"] == "assistant"), len(messages)
+    )
+    system = [_text(message.get("content")) for message in messages[:first_answer] if _is_system(message)]
     if system:
         yield {"role": "system", "content": "\n\n".join(system)}
-    shown: list[Json] = []
+    tool_images: list[Json] = []
     """Images from tools, which chat only accepts in user messages."""
     for at, message in enumerate(messages):
         if message["role"] == "tool":
             texts, images = _split(_parts(message.get("content")))
-            shown += images
+            tool_images += images
             yield {**message, "content": "\n".join(texts)}
             continue
-        if shown:
-            yield {"role": "user", "content": shown}
-            shown = []
+        if tool_images:
+            yield {"role": "user", "content": tool_images}
+            tool_images = []
         if message["role"] == "assistant":
             yield from _assistant(message)
-        elif at > answered or not _is_system(message):
+        elif at > first_answer or not _is_system(message):
             yield {"role": "user", "content": _content(message.get("content"))}
-    if shown:
-        yield {"role": "user", "content": shown}
+    if tool_images:
+        yield {"role": "user", "content": tool_images}
 
 
 def _is_system(message: Json) -> bool:
@@ -114,17 +118,17 @@ def _is_system(message: Json) -> bool:
 
 def _assistant(message: Json) -> Iterator[Json]:
     """Return the assistant's message; nothing if chat can't express any of it."""
-    kept = {name: message[name] for name in ("reasoning_content", "tool_calls") if message.get(name)}
+    extras = {name: message[name] for name in ("reasoning_content", "tool_calls") if message.get(name)}
     text = _text(message.get("content")) or message.get("refusal") or ""
-    if text or kept:
-        yield {"role": "assistant", "content": text or (None if "tool_calls" in kept else ""), **kept}
+    if text or extras:
+        yield {"role": "assistant", "content": text or (None if "tool_calls" in extras else ""), **extras}
 
 
 def _content(content: Any) -> Any:
     """Return a user's content: a string if it is only text, else parts."""
     parts = _parts(content)
-    texts, others = _split(parts)
-    return parts if others else "\n".join(texts)
+    texts, other_parts = _split(parts)
+    return parts if other_parts else "\n".join(texts)
 
 
 def _text(content: Any) -> str:
@@ -132,13 +136,13 @@ def _text(content: Any) -> str:
 
 
 def _split(parts: Iterable[Json]) -> tuple[list[str], list[Json]]:
-    texts, others = [], []
+    texts, other_parts = [], []
     for part in parts:
         if part["type"] == "text":
             texts.append(part["text"])
         else:
-            others.append(part)
-    return texts, others
+            other_parts.append(part)
+    return texts, other_parts
 
 
 def _parts(content: Any) -> list[Json]:
@@ -163,10 +167,10 @@ def _as_chat(part: Any) -> list[Json]:
 
 
 def _document(source: Json, title: Any) -> list[Json]:
-    kind, data = source.get("type"), source.get("data")
+    kind, content = source.get("type"), source.get("data")
     if kind == "content":
         return _parts(source.get("content"))
     if kind == "base64":
-        url = f"data:{source.get('media_type')};base64,{data}"
+        url = f"data:{source.get('media_type')};base64,{content}"
         return [{"type": "file", "file": {"filename": str(title or "document.pdf"), "file_data": url}}]
-    return [{"type": "text", "text": str(data if kind == "text" else source.get("url"))}]
+    return [{"type": "text", "text": str(content if kind == "text" else source.get("url"))}]

@@ -59,12 +59,12 @@ def with_history(request: ChatRequest, history: list[Json], params: Json) -> Cha
     return replace(request, messages=messages, params=inherited(request.params, params), previous=None)
 
 
-def _translated_error(written: Callable[[int, str], Json]) -> Callable[[int, bytes], bytes]:
+def _translated_error(write: Callable[[int, str], Json]) -> Callable[[int, bytes], bytes]:
     """Return a function that translates a chat error into another format."""
 
     def translated(status: int, body: bytes) -> bytes:
         words = error_in(_object(body)) or as_text(body) or f"the upstream answered with {status}"
-        return orjson.dumps(written(status, words))
+        return orjson.dumps(write(status, words))
 
     return translated
 
@@ -72,9 +72,9 @@ def _translated_error(written: Callable[[int, str], Json]) -> Callable[[int, byt
 def _object(body: bytes) -> Json:
     """Return an error body; Google puts it into a list, also at its copy of OpenAI's API."""
     with suppress(ValueError):
-        found = loads(body)
-        found = found[0] if isinstance(found, list) and found else found
-        return found if isinstance(found, dict) else {}
+        error = loads(body)
+        error = error[0] if isinstance(error, list) and error else error
+        return error if isinstance(error, dict) else {}
     return {}
 
 
@@ -113,11 +113,13 @@ def _messages_as_chat(body: Json, request: ChatRequest) -> Json:
 
 
 def _messages_format(body: Json) -> Json | None:
-    wanted: Any = body.get("output_config")
-    wanted = wanted.get("format") if isinstance(wanted, dict) else body.get("output_format")
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+    output_format: Any = body.get("output_config")
+    output_format = (
+        output_format.get("format") if isinstance(output_format, dict) else body.get("output_format")
+    )
+    if not isinstance(output_format, dict) or output_format.get("type") != "json_schema":
         return None
-    return json_schema(wanted.get("schema"), strict=True)
+    return json_schema(output_format.get("schema"), strict=True)
 
 
 # -- Ollama's formats --------------------------------------------------------------------------------------------------
@@ -135,8 +137,8 @@ def _ollama_as_chat(body: Json, request: ChatRequest) -> Json:
                 "send only prompt and system",
                 param=name,
             )
-    given, params = body.get("options"), request.params
-    options = given if isinstance(given, dict) else {}
+    runner_options, params = body.get("options"), request.params
+    options = runner_options if isinstance(runner_options, dict) else {}
     limit, effort = params.get("max_tokens"), body.get("think")
     return ask(
         request.messages,
@@ -158,15 +160,15 @@ def _ollama_as_chat(body: Json, request: ChatRequest) -> Json:
 def _ollama_loaded(body: Json, request: ChatRequest, members_of: Callable[[Json], Json]) -> Json:
     """Answer a request that only loads or unloads a model, which the upstream does by itself."""
     reason = "unload" if body.get("keep_alive") in NO_TIME else "load"
-    done = {"done": True, "done_reason": reason}
-    return {"model": request.model, "created_at": ollama.now(), **members_of({"content": ""}), **done}
+    ending = {"done": True, "done_reason": reason}
+    return {"model": request.model, "created_at": ollama.now(), **members_of({"content": ""}), **ending}
 
 
 def _ollama_format(body: Json) -> Json | None:
-    wanted = body.get("format")
-    if wanted == "json":
+    output_format = body.get("format")
+    if output_format == "json":
         return {"type": "json_object"}
-    return json_schema(wanted) if isinstance(wanted, dict) and wanted else None
+    return json_schema(output_format) if isinstance(output_format, dict) and output_format else None
 
 
 # -- Gemini ------------------------------------------------------------------------------------------------------------
@@ -224,12 +226,12 @@ def _gemini_part(part: Json) -> Json:
     blob = part.get("inlineData")
     if part["type"] != "inlineData" or not isinstance(blob, dict):
         return part
-    kind, data = str(member(blob, "mimeType")), blob.get("data")
+    kind, content = str(member(blob, "mimeType")), blob.get("data")
     family, _, name = kind.partition("/")
     if family == "audio":
-        return {"type": "input_audio", "input_audio": {"data": data, "format": SOUNDS.get(name, name)}}
-    named = str(member(blob, "displayName") or f"document.{name}")
-    return {"type": "file", "file": {"filename": named, "file_data": f"data:{kind};base64,{data}"}}
+        return {"type": "input_audio", "input_audio": {"data": content, "format": SOUNDS.get(name, name)}}
+    filename = str(member(blob, "displayName") or f"document.{name}")
+    return {"type": "file", "file": {"filename": filename, "file_data": f"data:{kind};base64,{content}"}}
 
 
 TRANSLATIONS = {

@@ -46,12 +46,12 @@ class ChatReader:
         """True if the answer declared that it is complete."""
         return self.done or self.finish_reason is not None
 
-    def feed(self, data: bytes) -> list[AnswerPiece]:
+    def feed(self, chunk: bytes) -> list[AnswerPiece]:
         if self._kept is not None:
-            self._kept.append(data)
+            self._kept.append(chunk)
             return []
         try:
-            return self._events(self._parser.feed(data))
+            return self._events(self._parser.feed(chunk))
         except TooMuch as error:
             self._fail(error)
             return []

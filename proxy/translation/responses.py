@@ -54,18 +54,22 @@ def writer(body: Json, completion_id: str, model: str) -> ResponseWriter:
 
 def _renamed(body: Json) -> dict[str, Tool]:
     """Return the tools that the model knows by another name or kind, by the model's name."""
-    known = {
+    tools = {
         _name(tool, space): Tool(tool["name"], space, tool["type"] == "custom")
         for tool, space in _tools(body)
     }
-    return {name: tool for name, tool in known.items() if tool != Tool(name)}
+    return {name: tool for name, tool in tools.items() if tool != Tool(name)}
 
 
 def _tools(body: Json) -> Iterator[tuple[Json, str | None]]:
     """Return the tools that the client runs, with their namespaces."""
     for tool in objects(body.get("tools")):
         if tool.get("type") == "namespace":
-            yield from ((each, str(tool.get("name"))) for each in objects(tool.get("tools")) if _is_run(each))
+            yield from (
+                (nested_tool, str(tool.get("name")))
+                for nested_tool in objects(tool.get("tools"))
+                if _is_run(nested_tool)
+            )
         elif _is_run(tool):
             yield tool, None
 
@@ -83,10 +87,11 @@ def _function(tool: Json, space: str | None) -> Json:
     described = str(tool.get("description") or "")
     parameters: Any = tool.get("parameters") or {"type": "object", "properties": {}}
     if tool["type"] == "custom":
-        wanted = tool.get("format")
-        if isinstance(wanted, dict) and wanted.get("definition"):
+        input_format = tool.get("format")
+        if isinstance(input_format, dict) and input_format.get("definition"):
             described += (
-                f"\n\nThe input follows this grammar ({wanted.get('syntax')}):\n{wanted['definition']}"
+                f"\n\nThe input follows this grammar ({input_format.get('syntax')}):\n"
+                f"{input_format['definition']}"
             )
         parameters = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
     strict = {"strict": True} if tool.get("strict") is True else {}
@@ -112,17 +117,21 @@ def _message(message: Json) -> Json:
 def _call(call: Json) -> Json:
     called = call.get("function") or call["custom"]
     arguments = called["arguments"] if "arguments" in called else {"input": called.get("input")}
-    written = arguments if isinstance(arguments, str) else dumps(arguments or {})
-    function = {"name": _name(called, call.get("namespace")), "arguments": written}
+    text = arguments if isinstance(arguments, str) else dumps(arguments or {})
+    function = {"name": _name(called, call.get("namespace")), "arguments": text}
     return {"id": call["id"], "type": "function", "function": function}
 
 
 def _format(body: Json) -> Json | None:
-    wanted: Any = body.get("text")
-    wanted = wanted.get("format") if isinstance(wanted, dict) else None
-    if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):
+    output_format: Any = body.get("text")
+    output_format = output_format.get("format") if isinstance(output_format, dict) else None
+    if not isinstance(output_format, dict) or output_format.get("type") not in ("json_object", "json_schema"):
         return None
     schema = {
-        key: wanted[key] for key in ("name", "description", "schema", "strict") if wanted.get(key) is not None
+        key: output_format[key]
+        for key in ("name", "description", "schema", "strict")
+        if output_format.get(key) is not None
     }
-    return {"type": wanted["type"]} | ({"json_schema": schema} if wanted["type"] == "json_schema" else {})
+    return {"type": output_format["type"]} | (
+        {"json_schema": schema} if output_format["type"] == "json_schema" else {}
+    )
