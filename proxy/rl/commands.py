@@ -112,7 +112,7 @@ def exchanges(messages: Sequence[Message]) -> set[int]:
     for index, message in enumerate(messages):
         if _is_ours(message):
             turn = _last_turn(messages, index)
-            if _command_of([messages[each] for each in turn]):
+            if _command_of([messages[position] for position in turn]):
                 cut |= {index, *turn}
             elif is_answer(_text(message)) and not message.get("tool_calls"):
                 cut.add(index)
@@ -124,7 +124,7 @@ def unanswered(messages: Sequence[Message]) -> list[int]:
 
     A client may have dropped the answer. But perhaps nobody typed the command: only the log knows.
     """
-    found: list[int] = []
+    positions: list[int] = []
     following: Message | None = None
     for index in reversed(range(len(messages))):
         message = messages[index]
@@ -132,9 +132,9 @@ def unanswered(messages: Sequence[Message]) -> list[int]:
         if role in SYSTEM_ROLES or (role == "user" and not of_a_person(message)):
             continue
         if role == "user" and following and not _is_ours(following) and _command_of([message]):
-            found.append(index)
+            positions.append(index)
         following = message
-    return found[::-1]
+    return positions[::-1]
 
 
 def _is_ours(message: Message) -> bool:
@@ -157,7 +157,7 @@ def _last_turn(messages: Sequence[Message], end: int | None = None) -> range:
 
 def _command_of(turn: Sequence[Message]) -> Command | None:
     """Return the command of a turn with a single text."""
-    said: list[str] = []
+    texts: list[str] = []
     strictly = False
     count = 0
     for message in turn:
@@ -171,8 +171,8 @@ def _command_of(turn: Sequence[Message]) -> Command | None:
             if not part.strip(BLANK) or (len(parts) > 1 and not _behind_blocks(part)):
                 strictly = True
             else:
-                said.append(part)
-    return _command_in(said[0], alone=count == 1, strictly=strictly) if len(said) == 1 else None
+                texts.append(part)
+    return _command_in(texts[0], alone=count == 1, strictly=strictly) if len(texts) == 1 else None
 
 
 def _command_in(text: str, *, alone: bool, strictly: bool) -> Command | None:
@@ -196,13 +196,13 @@ def _command_in(text: str, *, alone: bool, strictly: bool) -> Command | None:
 def _behind_blocks(text: str) -> str:
     """Return what stands behind the blocks that a text begins with."""
     for _ in range(MOST_BLOCKS):
-        opened = BLOCK.match(text)
-        if opened is None or opened["name"] == OWN_WORDS:
+        opening = BLOCK.match(text)
+        if opening is None or opening["name"] == OWN_WORDS:
             break
-        _, closed, behind = text[opened.end() :].rpartition(f"</{opened['name']}>")
+        _, closed, remainder = text[opening.end() :].rpartition(f"</{opening['name']}>")
         if not closed:
             break
-        text = behind.strip(BLANK)
+        text = remainder.strip(BLANK)
     return text
 
 

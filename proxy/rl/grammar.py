@@ -67,14 +67,14 @@ def parse(text: str) -> Command | None:
     start = START.match(narrow)
     if start is None:
         return None
-    rest, narrow = text[start.end() :], narrow[start.end() :]
+    words, narrow = text[start.end() :], narrow[start.end() :]
     if fix := FIX.fullmatch(narrow):
-        return Command("fix", rest[fix.start("reply") :].strip() if fix["reply"] else "")
+        return Command("fix", words[fix.start("reply") :].strip() if fix["reply"] else "")
     match = WORD.fullmatch(narrow)
     if match is None:
-        return Command("help", rest)
-    tail = rest[match.start("tail") :].strip(BLANK) if match["tail"] else ""
-    return _command(match["word"].lower(), tail) or Command("help", rest)
+        return Command("help", words)
+    tail = words[match.start("tail") :].strip(BLANK) if match["tail"] else ""
+    return _command(match["word"].lower(), tail) or Command("help", words)
 
 
 def _command(word: str, tail: str) -> Command | None:
