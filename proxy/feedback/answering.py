@@ -85,12 +85,12 @@ async def answer_command(
             answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
             target = await _target(log, messages, caller, session, previous)
-            seen = None if may(identity, Access.AS_NAMED) else messages or ()
-            given = _draft(command, target, (caller, identity.key))
+            client_messages = None if may(identity, Access.AS_NAMED) else messages or ()
+            draft = _draft(command, target, (caller, identity.key))
             answer = await (
-                _undo(log, target, given.voice, on_feedback, seen=seen)
+                _undo(log, target, draft.voice, on_feedback, client_messages=client_messages)
                 if command.name == "undo"
-                else _add(log, target, given, rules, on_feedback, seen=seen)
+                else _add(log, target, draft, rules, on_feedback, client_messages=client_messages)
             )
         else:
             answer = _help(command, actions)
@@ -98,7 +98,8 @@ async def answer_command(
         answer = f"nothing was rated: {error.message}"
     except Conflict as error:
         ids = "\n".join(
-            f"  {each['completion_id']}" for each in error.details.get("candidates", ())[:CANDIDATES_NAMED]
+            f"  {candidate['completion_id']}"
+            for candidate in error.details.get("candidates", ())[:CANDIDATES_NAMED]
         )
         answer = f"nothing was rated: {error.message}\n{ids}"
     except Unavailable as error:
@@ -130,14 +131,14 @@ async def _add(
     rules: Rules,
     on_feedback: Callable[[Feedback], None],
     *,
-    seen: Sequence[dict[str, Any]] | None,
+    client_messages: Sequence[dict[str, Any]] | None,
 ) -> str:
-    added = await log.add_feedback(draft)
-    if added.created:
-        on_feedback(added.feedback)
-    before = "" if added.created else ", as before"
-    teaches = usability(added.feedback.draft, target, None, added.beside, rules=rules).in_words()
-    return f"{_confirmation(draft)}{before}{teaches} – {_quote(target, seen)} ({UNDO_HINT})"
+    receipt = await log.add_feedback(draft)
+    if receipt.created:
+        on_feedback(receipt.feedback)
+    repetition = "" if receipt.created else ", as before"
+    teaches = usability(receipt.feedback.draft, target, None, receipt.beside, rules=rules).in_words()
+    return f"{_confirmation(draft)}{repetition}{teaches} – {_quote(target, client_messages)} ({UNDO_HINT})"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
@@ -178,22 +179,30 @@ async def _undo(
     voice: RaterKey,
     on_feedback: Callable[[Feedback], None],
     *,
-    seen: Sequence[dict[str, Any]] | None,
+    client_messages: Sequence[dict[str, Any]] | None,
 ) -> str:
-    given: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
-    own = next((each for each in given if each.draft.voice == voice and each.undone_at is None), None)
+    feedbacks: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
+    own = next(
+        (feedback for feedback in feedbacks if feedback.draft.voice == voice and feedback.undone_at is None),
+        None,
+    )
     if own is None:
-        return f"you have no rating to take back on {_quote(target, seen)}"
+        return f"you have no rating to take back on {_quote(target, client_messages)}"
     on_feedback(await log.undo_feedback(own.id))
-    rated = (await log.completion(target.id)).rated(own.draft.choice)
-    return f"taken back; {counting_in_words(rated)} – {_quote(target, seen)}"
+    rating = (await log.completion(target.id)).rated(own.draft.choice)
+    return f"taken back; {counting_in_words(rating)} – {_quote(target, client_messages)}"
 
 
-def _quote(completion: Completion, seen: Sequence[dict[str, Any]] | None) -> str:
-    """Quote an answer. ``seen``: messages that the client has sent itself, if its name isn't proved; else None."""
+def _quote(completion: Completion, client_messages: Sequence[dict[str, Any]] | None) -> str:
+    """Quote an answer.
+
+    ``client_messages``: messages that the client has sent itself, if its name isn't proved; else None.
+    """
     reply = completion.reply or {}
     words = text_of(reply)
-    if seen is not None and not any(words.strip() in text_of(message) for message in seen):
+    if client_messages is not None and not any(
+        words.strip() in text_of(message) for message in client_messages
+    ):
         return f"the answer {completion.id}"
     if not words.strip():
         return "a tool call" if reply.get("tool_calls") else "an empty answer"

@@ -15,12 +15,12 @@ from burnish.proxy.access.access import Action, demand, identity_of, may
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.described import described, flat, listing, page_of
 from burnish.proxy.feedback.shapes import (
+    FEEDBACK,
+    FULL_COMPLETION,
     PASSTHROUGH,
-    RATED,
+    RATING_RECEIPT,
     REGENERATION,
     ROW,
-    SHOWN,
-    TOLD,
     UNDONE,
     Fates,
     brief,
@@ -81,67 +81,70 @@ def feedback_routes(
 
     @described(
         "[rate an answer](rating.md#over-http), or with `dry_run` only see what would be stored",
-        RATED,
+        RATING_RECEIPT,
         body=FeedbackRequest,
         statuses=(200, 201),
     )
     async def create(request: Request) -> Response:
-        asked = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
-        demand_weight(asked, identity_of(request.scope), caller_of(request))
+        feedback_request = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
+        demand_weight(feedback_request, identity_of(request.scope), caller_of(request))
         session = request.headers.get(SESSION_HEADER)
-        draft, target = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
-        added = await (log.preview_feedback if asked.dry_run else log.add_feedback)(draft)
-        if added.created and not asked.dry_run:
-            on_feedback(added.feedback)
-        draft = added.feedback.draft
+        draft, target = await draft_of(
+            feedback_request, log, caller_of(request), session, identity_of(request.scope)
+        )
+        receipt = await (log.preview_feedback if feedback_request.dry_run else log.add_feedback)(draft)
+        if receipt.created and not feedback_request.dry_run:
+            on_feedback(receipt.feedback)
+        draft = receipt.feedback.draft
         if draft.completion_id != target.id:  # the key's first record
             target = await log.completion(draft.completion_id)
         worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
-        said = usability(draft, target, worse, added.beside, rules=rules)._asdict()
-        said |= {"repeated": not added.created, "about": _about(target, draft.choice, request)}
-        if asked.dry_run:
-            said |= {"dry_run": True, "rated": target.rated(draft.choice)}
-            if added.created:
-                said |= {"id": None, "created_at": None}
-        stored = added.created and not asked.dry_run
-        return json_response(feedback_json(added.feedback) | said, 201 if stored else 200)
+        answer = usability(draft, target, worse, receipt.beside, rules=rules)._asdict()
+        answer |= {"repeated": not receipt.created, "about": _about(target, draft.choice, request)}
+        if feedback_request.dry_run:
+            answer |= {"dry_run": True, "rated": target.rated(draft.choice)}
+            if receipt.created:
+                answer |= {"id": None, "created_at": None}
+        is_new = receipt.created and not feedback_request.dry_run
+        return json_response(feedback_json(receipt.feedback) | answer, 201 if is_new else 200)
 
     @described(
         "list feedback, and [whether it can teach](rating.md#ratings-that-cant-teach)",
-        page_of(TOLD, "Feedbacks"),
+        page_of(FEEDBACK, "Feedbacks"),
         query=("limit", *QUERY),
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request, *QUERY)
-        found = await log.judged_feedbacks(limit=limit + 1, **filters_of(request.query_params))
+        rows = await log.judged_feedbacks(limit=limit + 1, **filters_of(request.query_params))
         did = await fates()
-        return json_response(page([told_json(*each, rules, did) for each in found], limit))
+        return json_response(page([told_json(*row, rules, did) for row in rows], limit))
 
-    @described("show feedback", TOLD)
+    @described("show feedback", FEEDBACK)
     async def show(request: Request) -> Response:
-        found = await _own(log, request)
+        feedback = await _own(log, request)
         try:
-            target = await log.completion(found.draft.completion_id)
+            target = await log.completion(feedback.draft.completion_id)
         except NotFound:
             target = None
-        return json_response(told_json(found, target, rules, await fates()))
+        return json_response(told_json(feedback, target, rules, await fates()))
 
     @described("undo feedback", UNDONE)
     async def undo(request: Request) -> Response:
         feedback = await log.undo_feedback((await _own(log, request)).id)
         on_feedback(feedback)
         target, choice = await log.completion(feedback.draft.completion_id), feedback.draft.choice
-        now = {"rated": target.rated(choice), "about": _about(target, choice, request)}
-        return json_response(told_json(feedback, target, rules, await fates()) | now)
+        state = {"rated": target.rated(choice), "about": _about(target, choice, request)}
+        return json_response(told_json(feedback, target, rules, await fates()) | state)
 
     @described(
         "who rates how, and how often raters agree", listing(flat("Rater", Rater, weight=float), "Raters")
     )
     async def raters(request: Request) -> Response:
-        found = [
-            {**asdict(each), "weight": rules.rater_weights.get(each.name, 1.0)} for each in await log.raters()
+        rows = [
+            {**asdict(rater), "weight": rules.rater_weights.get(rater.name, 1.0)}
+            for rater in await log.raters()
         ]
-        return json_response({"object": "list", "data": found})
+        return json_response({"object": "list", "data": rows})
 
     return [
         Route("/v1/feedback", create, methods=["POST"]),
@@ -159,10 +162,10 @@ def _about(completion: Completion, choice: int, request: Request) -> dict[str, s
 
 async def _own(log: Log, request: Request) -> Feedback:
     """Return the feedback that a request names, if it was given with the same key. Raises NotFound, Forbidden."""
-    identity, found = identity_of(request.scope), await log.feedback(request.path_params["id"])
-    if found.draft.given_with != identity.key:
+    identity, feedback = identity_of(request.scope), await log.feedback(request.path_params["id"])
+    if feedback.draft.given_with != identity.key:
         demand(identity, Action.READ, "feedback that was given with another key")
-    return found
+    return feedback
 
 
 class Typed(Body):
@@ -212,25 +215,25 @@ def completion_routes(
     )
     async def index(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, *HISTORY_QUERY)
-        found = await log.completions(limit + 1, query.get("before"), history_filters(query))
-        return json_response(page(rows_json(found, rules, await fates()), limit))
+        completions = await log.completions(limit + 1, query.get("before"), history_filters(query))
+        return json_response(page(rows_json(completions, rules, await fates()), limit))
 
     @described(
         "one completion with context, reply and feedback; each piece says [whether it can "
         "teach](rating.md#ratings-that-cant-teach), and which version learnt it. `tokens` counts [its token "
         "ids](engines.md#token-ids) if they were captured; `?tokens=true` shows them",
-        SHOWN,
+        FULL_COMPLETION,
         query=("tokens",),
     )
     async def show(request: Request) -> Response:
         check_query(request, "tokens")
         full = yes_or_no("tokens", request.query_params.get("tokens")) or False
-        found = await log.completion(request.path_params["id"])
-        more = {
-            "next_turn": await log.next_turn(found.id),
-            "tokens": tokens_json(await log.captured_tokens(found.id), full=full),
+        completion = await log.completion(request.path_params["id"])
+        details = {
+            "next_turn": await log.next_turn(completion.id),
+            "tokens": tokens_json(await log.captured_tokens(completion.id), full=full),
         }
-        return json_response(judged_json(found, rules, await fates()) | more)
+        return json_response(judged_json(completion, rules, await fates()) | details)
 
     @described(
         "list [regenerated answers](rating.md#regenerated-answers)",
@@ -239,8 +242,8 @@ def completion_routes(
     )
     async def again(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, "before", "conversation")
-        found = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
-        return json_response(page([regeneration_json(each) for each in found], limit))
+        regenerations = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
+        return json_response(page([regeneration_json(regeneration) for regeneration in regenerations], limit))
 
     @described(
         "list [passthrough records](formats.md#everything-else)",
@@ -249,8 +252,8 @@ def completion_routes(
     )
     async def passthrough(request: Request) -> Response:
         limit = page_limit(request, "before")
-        found = await log.passthroughs(limit + 1, request.query_params.get("before"))
-        return json_response(page([brief(passthrough_json(each)) for each in found], limit))
+        records = await log.passthroughs(limit + 1, request.query_params.get("before"))
+        return json_response(page([brief(passthrough_json(record)) for record in records], limit))
 
     @described(
         "export everything of one user, earliest first",
@@ -259,11 +262,14 @@ def completion_routes(
     )
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request, "after")
-        found = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
-        data = [personal_json(each) for each in found[:limit]]
-        if len(found) <= limit:
-            data += [{"object": "instruction", **asdict(each)} for each in await log.instructions(user)]
-        return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
+        records = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
+        rows = [personal_json(record) for record in records[:limit]]
+        if len(records) <= limit:
+            rows += [
+                {"object": "instruction", **asdict(instruction)}
+                for instruction in await log.instructions(user)
+            ]
+        return json_response({"object": "list", "data": rows, "has_more": len(records) > limit})
 
     @described("erase one user", flat("Erased", object=Literal["user"], user=str, erased=int))
     async def forget(request: Request) -> Response:

@@ -45,16 +45,18 @@ Fates = Callable[[str, Feedback], Fate | None]
 
 _UNSHOWN = frozenset({"asked", "served", "ended", "wire", "rating", "feedback", "fault", "retry"})
 """Fields of a completion that are not in JSON, or elsewhere."""
-_SAID: dict[str, Any] = {"object": Literal["feedback"], "usable": bool, "reason": str | None}
+_USABILITY: dict[str, Any] = {"object": Literal["feedback"], "usable": bool, "reason": str | None}
 QUOTED = flat("Quoted", prompt=str, reply=str)
-TOLD = flat("Feedback", Feedback, FeedbackDraft, without=frozenset({"draft"}), **_SAID, learnt_by=int | None)
-UNDONE = flat("Undone", TOLD, rated=str | None, about=QUOTED | None)
-RATED = flat(
+FEEDBACK = flat(
+    "Feedback", Feedback, FeedbackDraft, without=frozenset({"draft"}), **_USABILITY, learnt_by=int | None
+)
+UNDONE = flat("Undone", FEEDBACK, rated=str | None, about=QUOTED | None)
+RATING_RECEIPT = flat(
     "Rated",
     Feedback,
     FeedbackDraft,
     without=frozenset({"draft"}),
-    **_SAID,
+    **_USABILITY,
     id=str | None,
     created_at=float | None,
     repeated=bool,
@@ -62,7 +64,7 @@ RATED = flat(
     dry_run=optional(bool),
     rated=optional(str | None),
 )
-JUDGED = flat(
+COMPLETION = flat(
     "Completion",
     Completion,
     RequestFacts,
@@ -75,9 +77,9 @@ JUDGED = flat(
     rated=str | None,
     usable=bool,
     reason=str | None,
-    feedback=list_of(TOLD),
+    feedback=list_of(FEEDBACK),
 )
-ROW = flat("CompletionRow", JUDGED, shortened=bool)
+ROW = flat("CompletionRow", COMPLETION, shortened=bool)
 TOKENS = flat(
     "ShownTokens",
     prompt=int | list[int],
@@ -85,7 +87,7 @@ TOKENS = flat(
     logprobs=optional(list[float | None]),
     missing=str | None,
 )
-SHOWN = flat("ShownCompletion", JUDGED, next_turn=Any, tokens=TOKENS | None)
+FULL_COMPLETION = flat("ShownCompletion", COMPLETION, next_turn=Any, tokens=TOKENS | None)
 PASSTHROUGH = flat("Passthrough", Passthrough, object=Literal["passthrough"])
 REGENERATION = flat("Regeneration", Regeneration, object=Literal["regeneration"])
 
@@ -113,22 +115,25 @@ def completion_json(completion: Completion) -> dict[str, Any]:
     for part in ("asked", "served", "ended"):
         record |= record.pop(part)._asdict()
     del record["retry"]
-    record["choices"] = [asdict(each) for each in completion.choices]
+    record["choices"] = [asdict(choice) for choice in completion.choices]
     return {"object": "completion", **record}
 
 
 def judged_json(completion: Completion, rules: Rules, fates: Fates) -> dict[str, Any]:
     """Return a completion with what was said of it, and whether that can teach."""
     record = completion_json(completion)
-    for each in record["choices"]:
-        each["rated"] = completion.rated(each["index"])
+    for choice in record["choices"]:
+        choice["rated"] = completion.rated(choice["index"])
     obstacle = obstacle_of(completion, rules)
     return record | {
         "rating": completion.rating,
         "rated": completion.rated(),
         "usable": obstacle is None,
         "reason": obstacle,
-        "feedback": [_heard_json(each, completion, rules, fates) for each in completion.feedback],
+        "feedback": [
+            _applied_json(applied_feedback, completion, rules, fates)
+            for applied_feedback in completion.feedback
+        ],
     }
 
 
@@ -145,36 +150,38 @@ def told_json(
     feedback: Feedback, completion: Completion | None, rules: Rules, fates: Fates
 ) -> dict[str, Any]:
     """Return a record with whether it can teach; ``completion``: the one that it names, if it is still there."""
-    for each in completion.feedback if completion else ():
-        if completion and each.feedback.id == feedback.id:
-            return _heard_json(each, completion, rules, fates)
-    gone = Usability(usable=False, reason="the answer is no longer in the log")
-    return feedback_json(feedback) | gone._asdict() | {"learnt_by": None}
+    for applied_feedback in completion.feedback if completion else ():
+        if completion and applied_feedback.feedback.id == feedback.id:
+            return _applied_json(applied_feedback, completion, rules, fates)
+    verdict = Usability(usable=False, reason="the answer is no longer in the log")
+    return feedback_json(feedback) | verdict._asdict() | {"learnt_by": None}
 
 
-def _heard_json(heard: AppliedFeedback, completion: Completion, rules: Rules, fates: Fates) -> dict[str, Any]:
-    told, fate = _usability(heard, completion, rules), None
-    if told.usable:
-        choice = heard.feedback.draft.choice
-        fate = fates(answer_name(completion.id, choice), heard.feedback)
+def _applied_json(
+    applied_feedback: AppliedFeedback, completion: Completion, rules: Rules, fates: Fates
+) -> dict[str, Any]:
+    verdict, fate = _usability(applied_feedback, completion, rules), None
+    if verdict.usable:
+        choice = applied_feedback.feedback.draft.choice
+        fate = fates(answer_name(completion.id, choice), applied_feedback.feedback)
     if fate and fate.reason:
-        told = Usability(fate.held_out, fate.reason)
+        verdict = Usability(fate.held_out, fate.reason)
     learnt_by = fate.version if fate and not fate.reason else None
-    return feedback_json(heard.feedback) | told._asdict() | {"learnt_by": learnt_by}
+    return feedback_json(applied_feedback.feedback) | verdict._asdict() | {"learnt_by": learnt_by}
 
 
-def _usability(heard: AppliedFeedback, completion: Completion, rules: Rules) -> Usability:
+def _usability(applied_feedback: AppliedFeedback, completion: Completion, rules: Rules) -> Usability:
     """Return whether feedback teaches something about a completion, unless other feedback counts instead."""
-    feedback = heard.feedback
+    feedback = applied_feedback.feedback
     if feedback.undone_at is not None:
         return Usability(usable=False, reason="taken back")
     if feedback.superseded_by:
         return Usability(usable=False, reason=f"replaced by a later rating, {feedback.superseded_by}")
-    if not heard.counts and not overruled(feedback.draft, completion):
+    if not applied_feedback.counts and not overruled(feedback.draft, completion):
         return Usability(
             usable=False, reason="later feedback, or a rating of this answer alone, counts instead"
         )
-    return usability(feedback.draft, completion, heard.worse, rules=rules)
+    return usability(feedback.draft, completion, applied_feedback.worse, rules=rules)
 
 
 def brief(record: dict[str, Any]) -> dict[str, Any]:
@@ -185,13 +192,13 @@ def brief(record: dict[str, Any]) -> dict[str, Any]:
 def _row(record: dict[str, Any]) -> dict[str, Any]:
     """Return a completion of a list: without context and parameters, and with the beginnings of long texts."""
     reply, shortened = _shortened(record["reply"])
-    choices = [(each, *_shortened(each["reply"])) for each in record["choices"]]
+    choices = [(choice, *_shortened(choice["reply"])) for choice in record["choices"]]
     return brief(record) | {
         "messages": [],
         "params": {},
         "prompt": _cut(record["prompt"], LISTED_PROMPT),
         "reply": reply,
-        "choices": [each | {"reply": short} for each, short, _ in choices],
+        "choices": [choice | {"reply": short} for choice, short, _ in choices],
         "shortened": shortened or any(cut for _, _, cut in choices),
     }
 
@@ -200,9 +207,9 @@ def _shortened(reply: dict[str, Any] | None) -> tuple[dict[str, Any] | None, boo
     """Return a reply for a list, and whether something is left out."""
     if reply is None or len(orjson.dumps(reply)) <= LISTED_REPLY_BYTES:
         return reply, False
-    calls = [each for each in reply.get("tool_calls") or () if isinstance(each, dict)][:LISTED_CALLS]
+    calls = [call for call in reply.get("tool_calls") or () if isinstance(call, dict)][:LISTED_CALLS]
     short: dict[str, Any] = {"role": "assistant", "content": _cut(text_of(reply), LISTED_REPLY)}
-    return short | ({"tool_calls": [_shortened_call(each) for each in calls]} if calls else {}), True
+    return short | ({"tool_calls": [_shortened_call(call) for call in calls]} if calls else {}), True
 
 
 def _shortened_call(call: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +229,7 @@ def _cut(text: str, most: int) -> str:
 
 def rows_json(completions: Iterable[Completion], rules: Rules, fates: Fates) -> list[dict[str, Any]]:
     """Return completions as the rows of a list."""
-    return [_row(judged_json(each, rules, fates)) for each in completions]
+    return [_row(judged_json(completion, rules, fates)) for completion in completions]
 
 
 def personal_json(record: PersonalRecord) -> dict[str, Any]:

@@ -50,10 +50,10 @@ ANSWER_NAME = re.compile(r"([^/]+)(?:/(\d{1,4}))?", re.ASCII)
 WORDS = {"good": 1.0, "bad": -1.0, True: 1.0, False: -1.0}
 
 
-def _not_empty(value: Any) -> Any:
-    if isinstance(value, str) and not value.strip():
+def _not_empty(text: Any) -> Any:
+    if isinstance(text, str) and not text.strip():
         raise ValueError("must not be empty: write something, or leave the field out")
-    return value
+    return text
 
 
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MAX_NAME)]
@@ -105,9 +105,9 @@ def read_feedback(body: Any) -> FeedbackRequest:
         field = ".".join(str(part) for part in first["loc"]) or None
         raise Unprocessable(_explained(field, first["type"], first["msg"]), param=field) from error
     if len(request.targets) != 1:
-        given = " and ".join(request.targets) or "none"
+        names = " and ".join(request.targets) or "none"
         raise Unprocessable(
-            f"give exactly one of {', '.join(TARGETS)}, not {given}",
+            f"give exactly one of {', '.join(TARGETS)}, not {names}",
             param=request.targets[1] if request.targets else "completion_id",
         )
     if request.source == "duel":
@@ -157,16 +157,16 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
 
 def filters_of(query: Mapping[str, str]) -> dict[str, object]:
     """Return the filters that the query of a list of feedback names. Raises Unprocessable."""
-    found: dict[str, object] = {name: query[name] for name in SAME if name in query}
+    filters: dict[str, object] = {name: query[name] for name in SAME if name in query}
     if (source := query.get("source")) not in (None, *get_args(Source)):
         raise Unprocessable(
             f"source must be one of {', '.join(get_args(Source))}, not {source!r}", param="source"
         )
     if rating := query.get("rating"):
-        found |= {SIDES[rating]: 0.0} if rating in SIDES else {"reward": _number(rating)}
+        filters |= {SIDES[rating]: 0.0} if rating in SIDES else {"reward": _number(rating)}
     if version := query.get("version"):
-        found["version"] = _version(version)
-    return found
+        filters["version"] = _version(version)
+    return filters
 
 
 def history_filters(query: Mapping[str, str]) -> Filters:
@@ -187,26 +187,26 @@ def history_filters(query: Mapping[str, str]) -> Filters:
     )
 
 
-def _words(given: str | None) -> str | None:
-    if given is not None and (not given.strip() or len(given) > MAX_SEARCH):
+def _words(words: str | None) -> str | None:
+    if words is not None and (not words.strip() or len(words) > MAX_SEARCH):
         raise Unprocessable(f"q must be words, of at most {MAX_SEARCH} characters in all", param="q")
-    return given
+    return words
 
 
-def yes_or_no(name: str, given: str | None) -> bool | None:
+def yes_or_no(name: str, answer: str | None) -> bool | None:
     """Read a member of a query. Raises Unprocessable."""
-    if given not in (None, "true", "false"):
-        raise Unprocessable(f"{name} must be true or false, not {given[:40]!r}", param=name)
-    return None if given is None else given == "true"
+    if answer not in (None, "true", "false"):
+        raise Unprocessable(f"{name} must be true or false, not {answer[:40]!r}", param=name)
+    return None if answer is None else answer == "true"
 
 
-def _version(given: str) -> int:
-    number = given.removeprefix("v")
-    if given != "base" and not (number.isascii() and number.isdecimal()):
+def _version(version: str) -> int:
+    number = version.removeprefix("v")
+    if version != "base" and not (number.isascii() and number.isdecimal()):
         raise Unprocessable(
-            f"version must be a version such as 3 or v3, or base, not {given[:40]!r}", param="version"
+            f"version must be a version such as 3 or v3, or base, not {version[:40]!r}", param="version"
         )
-    return 0 if given == "base" else int(number[:9])
+    return 0 if version == "base" else int(number[:9])
 
 
 def _number(rating: str) -> float:
@@ -266,7 +266,7 @@ def _choice(request: FeedbackRequest, target: Completion) -> int:
 
 def _among(completion: Completion, choice: int, param: str) -> int:
     """Return one of a completion's choices; 0 is its first one, whatever its index. Raises Unprocessable."""
-    indexes = [each.index for each in completion.choices] or [0]
+    indexes = [alternative.index for alternative in completion.choices] or [0]
     if choice not in (0, *indexes):
         raise Unprocessable(
             f"{param} must name one of the choices of {completion.id}, {indexes[0]} to {indexes[-1]}, not {choice}",
@@ -276,7 +276,7 @@ def _among(completion: Completion, choice: int, param: str) -> int:
 
 
 async def _target(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> Completion:
-    named = request.completion_id or request.response_id
+    target_id = request.completion_id or request.response_id
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -288,10 +288,10 @@ async def _target(request: FeedbackRequest, log: Log, caller: str, session: str 
                 session=session if request.last else None,
             )
         except NotFound as error:
-            if named is None:
+            if target_id is None:
                 raise
             if time.monotonic() > deadline:
-                hint = "" if named.startswith("cmpl_") else f". {MADE_UP}"
+                hint = "" if target_id.startswith("cmpl_") else f". {MADE_UP}"
                 raise NotFound(
                     f"{error.message}; an answer can be rated once it has ended{hint}", param=error.param
                 ) from error

@@ -42,11 +42,11 @@ def obstacle_of(completion: Completion, rules: Rules) -> str | None:
     return unteachable(completion.messages, completion.reply or {})
 
 
-def _fault(completion: Completion, rules: Rules, *said: str | None) -> Fault | None:
+def _fault(completion: Completion, rules: Rules, *texts: str | None) -> Fault | None:
     return (
         completion.fault
         or untaught(completion.served.upstream_table, rules.teachers)
-        or withheld(completion.ended.holds_credential, *said, scrub=rules.scrub)
+        or withheld(completion.ended.holds_credential, *texts, scrub=rules.scrub)
     )
 
 
@@ -59,14 +59,14 @@ def usability(
     draft: FeedbackDraft,
     completion: Completion,
     worse: RejectedAnswer | None,
-    beside: Sequence[CoveredAnswer] = (),
+    covered_answers: Sequence[CoveredAnswer] = (),
     *,
     rules: Rules,
 ) -> Usability:
     """Return whether feedback can teach something about a completion that it names or covers.
 
-    ``worse``: what the completion was preferred over, if it answers the same context. ``beside``: the other answers
-    that a rating covers.
+    ``worse``: what the completion was preferred over, if it answers the same context. ``covered_answers``: the other
+    answers that a rating covers.
     """
     if not rules.rater_weights.get(draft.rater, 1.0):
         return Usability(usable=False, reason=NO_WEIGHT)
@@ -74,16 +74,16 @@ def usability(
         return Usability(usable=False, reason=OVERRULED)
     obstacles, notes = dict(_obstacles(draft, completion, worse, rules)), []
     if draft.reward is not None:
-        each = [obstacles["rating"], *(_why_not(other, rules) for other in beside)]
-        found = [why for why in each if why]
-        if len(found) < len(each):
+        reasons = [obstacles["rating"], *(_why_not(answer, rules) for answer in covered_answers)]
+        faults = [why for why in reasons if why]
+        if len(faults) < len(reasons):
             obstacles["rating"] = None
-            if found:
-                notes.append(f"{len(found)} of {len(each)} answers can't teach: {_joined(found)}")
+            if faults:
+                notes.append(f"{len(faults)} of {len(reasons)} answers can't teach: {_joined(faults)}")
             elif not draft.reward:
                 notes.append(NEUTRAL)
         else:
-            obstacles["rating"] = _joined(found)
+            obstacles["rating"] = _joined(faults)
     if all(obstacles.values()):
         return Usability(usable=False, reason=_joined(filter(None, obstacles.values())))
     notes += [f"the {part} can't teach: {why}" for part, why in obstacles.items() if why]
@@ -93,17 +93,17 @@ def usability(
 def overruled(draft: FeedbackDraft, completion: Completion) -> bool:
     """Whether feedback yields to people, and a person said something of the same answer that counts."""
     return draft.yields and any(
-        each.counts
-        and each.feedback.draft.source in PEOPLE
-        and (each.feedback.draft.choice == draft.choice or draft.completion_id != completion.id)
-        for each in completion.feedback
+        applied_feedback.counts
+        and applied_feedback.feedback.draft.source in PEOPLE
+        and (applied_feedback.feedback.draft.choice == draft.choice or draft.completion_id != completion.id)
+        for applied_feedback in completion.feedback
     )
 
 
-def _why_not(other: CoveredAnswer, rules: Rules) -> str | None:
-    fault = None if other.fault == "credential" and not rules.scrub else other.fault
-    fault = fault or untaught(other.upstream_table, rules.teachers)
-    return in_words(fault, other.upstream_table) if fault else None
+def _why_not(answer: CoveredAnswer, rules: Rules) -> str | None:
+    fault = None if answer.fault == "credential" and not rules.scrub else answer.fault
+    fault = fault or untaught(answer.upstream_table, rules.teachers)
+    return in_words(fault, answer.upstream_table) if fault else None
 
 
 def _obstacles(
@@ -114,11 +114,15 @@ def _obstacles(
     messages, reply, tools = answer.messages, answer.reply or {}, answer.params.get("tools") or ()
     rating = (completion.rating_of(draft.choice) if draft.reward is None else draft.reward) or 0.0
 
-    def obstacle(said: _StatementPart, *found: str | None) -> str | None:
-        if why := next(filter(None, found), None):
+    def obstacle(statement: _StatementPart, *reasons: str | None) -> str | None:
+        if why := next(filter(None, reasons), None):
             return why
         learns = OBJECTIVES if rules.objective == "auto" else (rules.objective,)
-        return None if any(teaches(said, each) for each in learns) else NOTHING.format(rules.objective)
+        return (
+            None
+            if any(teaches(statement, objective) for objective in learns)
+            else NOTHING.format(rules.objective)
+        )
 
     fault = _fault(answer, rules, draft.comment, draft.correction)
     broken = in_words(fault, answer.served.upstream_table) if fault else None
@@ -129,10 +133,10 @@ def _obstacles(
         return
     if draft.comment:
         on_good = ON_GOOD if rating > 0 else None
-        said = _StatementPart(comment=draft.comment)
+        statement = _StatementPart(comment=draft.comment)
         yield (
             "comment",
-            obstacle(said, broken, on_good, uncommentable(messages, tools, reply)),
+            obstacle(statement, broken, on_good, uncommentable(messages, tools, reply)),
         )
     if draft.correction:
         yield "correction", obstacle(_StatementPart(correction=draft.correction), unfit)
