@@ -60,9 +60,10 @@ class LearntFeedback:
         """
         if instruction.by_hand or self.feedback_ids.isdisjoint(instruction.feedback_ids):
             return False
-        begun = self.run_id.partition("_")[2]
+        run_start = self.run_id.partition("_")[2]
         return all(
-            each in self.feedback_ids or each.partition("_")[2] < begun for each in instruction.feedback_ids
+            feedback_id in self.feedback_ids or feedback_id.partition("_")[2] < run_start
+            for feedback_id in instruction.feedback_ids
         )
 
 
@@ -104,16 +105,18 @@ class Instructions:
         for caller in {caller for caller, _ in self._known}:
             self.changed(caller)
 
-    async def addition(self, caller: str, version: int | None, heard: CommentKeys) -> Addition | None:
+    async def addition(self, caller: str, version: int | None, comment_keys: CommentKeys) -> Addition | None:
         """Return the addition for a caller, or None if there is none; never raises.
 
-        ``version``: the one that answers; None for a model that burnish doesn't train. ``heard``: the keys with which
-        a comment must have come.
+        ``version``: the one that answers; None for a model that burnish doesn't train. ``comment_keys``: the keys with
+        which a comment must have come.
         """
-        known = await self._read(caller, heard)
-        if known.instructions and version not in known.additions:
-            known.additions[version] = addition(states(known.instructions, await self.learnt(version)))
-        return known.additions.get(version)
+        cached_list = await self._read(caller, comment_keys)
+        if cached_list.instructions and version not in cached_list.additions:
+            cached_list.additions[version] = addition(
+                states(cached_list.instructions, await self.learnt(version))
+            )
+        return cached_list.additions.get(version)
 
     async def listed(self, caller: str, version: int | None) -> list[tuple[Instruction, State]]:
         """Return all instructions of a caller, also while none are added."""
@@ -121,8 +124,8 @@ class Instructions:
 
     async def status(self, caller: str, version: int | None) -> dict[str, Any]:
         """Return whether instructions are added, and how many there are to add."""
-        added = addition(await self.listed(caller, version))
-        return {"on": self.on, "count": added.count if added else 0}
+        prompt_addition = addition(await self.listed(caller, version))
+        return {"on": self.on, "count": prompt_addition.count if prompt_addition else 0}
 
     async def learnt(self, version: int | None) -> LearntFeedback:
         """Return the feedback behind a version; none for the base model and other models."""
@@ -136,21 +139,21 @@ class Instructions:
                     "the feedback that version %d has learnt from cannot be read: %s", version, error
                 )
                 return LearntFeedback()
-            manifests = {each.number: each.manifest for each in versions}
+            manifests = {adapter.number: adapter.manifest for adapter in versions}
             if version not in manifests:
                 return LearntFeedback()
             # A version never changes.
             self._learnt[version] = LearntFeedback(learnt_by(version, manifests), manifests[version].run_id)
         return self._learnt[version]
 
-    async def _read(self, caller: str, heard: CommentKeys) -> _CachedList:
+    async def _read(self, caller: str, comment_keys: CommentKeys) -> _CachedList:
         changes = self._changes[caller]
-        known = self._known.get((caller, heard), NOTHING)
-        if known.changes == changes or time.monotonic() < self._again_at:
-            return known
+        cached_list = self._known.get((caller, comment_keys), NOTHING)
+        if cached_list.changes == changes or time.monotonic() < self._again_at:
+            return cached_list
         try:
             async with asyncio.timeout(READ_LIMIT_S):
-                instructions = await self._log.instructions_at_once(caller, heard)
+                instructions = await self._log.instructions_at_once(caller, comment_keys)
         except (Unavailable, TimeoutError) as error:
             reason = str(error) or f"not read within {READ_LIMIT_S:g} s"
             logger.warning(
@@ -159,21 +162,23 @@ class Instructions:
                 reason,
             )
             self._again_at = time.monotonic() + PAUSE_S
-            return known
+            return cached_list
         if len(self._known) >= CALLERS_KEPT:
             self._known.clear()
             self._changes.clear()
-        known = self._known[caller, heard] = _CachedList(changes, tuple(instructions))
-        return known
+        cached_list = self._known[caller, comment_keys] = _CachedList(changes, tuple(instructions))
+        return cached_list
 
 
-def states(instructions: Sequence[Instruction], learnt: LearntFeedback) -> list[tuple[Instruction, State]]:
+def states(
+    instructions: Sequence[Instruction], learnt_feedback: LearntFeedback
+) -> list[tuple[Instruction, State]]:
     """Pair each instruction (latest first) with its state. Those added by hand take precedence."""
     state: dict[str, State] = {}
     active: set[str] = set()
     for instruction in sorted(instructions, key=lambda instruction: not instruction.by_hand):
         words = wording(instruction.text)
-        if learnt.covers(instruction):
+        if learnt_feedback.covers(instruction):
             state[instruction.id] = "learnt"
         elif len(active) == MAX_INSTRUCTIONS or words in active:
             state[instruction.id] = "displaced"

@@ -41,13 +41,13 @@ def instruction_routes(log: Log, instructions: Instructions, live: Live) -> list
     async def index(request: Request) -> Response:
         caller = caller_of(request)
         listed = await instructions.listed(caller, live())
-        added = addition(listed)
+        prompt_addition = addition(listed)
         return json_response(
             {
                 "object": "list",
                 "instructions": instructions.on,
                 "caller": caller,
-                "text": added.text if added else None,
+                "text": prompt_addition.text if prompt_addition else None,
                 "data": [instruction_json(instruction) | {"state": state} for instruction, state in listed],
             }
         )

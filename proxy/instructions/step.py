@@ -17,9 +17,9 @@ from burnish.system.apart import Apart
 
 
 class AddInstructions(Step):
-    def __init__(self, instructions: Instructions, apart: Apart) -> None:
+    def __init__(self, instructions: Instructions, child: Apart) -> None:
         self._instructions = instructions
-        self._apart = apart
+        self._apart = child
 
     def concerns_target(self, flight: Flight, scope: Scope) -> bool:
         return self._instructions.on and not scope.get(UNLOGGED)
@@ -28,8 +28,8 @@ class AddInstructions(Step):
         """Extend the body, if its format has a place for instructions: the same JSON, other bytes."""
         flight = outgoing.flight
         flight.instructions = None
-        heard = comment_keys(identity_of(outgoing.scope))
-        addition = await self._instructions.addition(flight.asked.caller, outgoing.target.version, heard)
+        keys = comment_keys(identity_of(outgoing.scope))
+        addition = await self._instructions.addition(flight.asked.caller, outgoing.target.version, keys)
         flight.instruction_count = 0 if addition else None
         if addition is None or flight.as_sent:
             return
