@@ -108,10 +108,10 @@ CommentKeys = frozenset[Key | None]
 
 def comment_keys(identity: Identity) -> CommentKeys:
     """Return with which keys a comment must have come to be an instruction for a request."""
-    known: CommentKeys = (
+    trusted_keys: CommentKeys = (
         frozenset((None, "admin_key", "proxy")) if may(identity, Action.AS_NAMED) else frozenset()
     )
-    return known | {identity.key}
+    return trusted_keys | {identity.key}
 
 
 def may_steer_in_chat(identity: Identity, user: str, owners: Collection[str]) -> bool:

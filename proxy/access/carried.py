@@ -52,10 +52,10 @@ def is_key(secret: bytes) -> bool:
 
 def _in_key(secret: bytes) -> RolloutName:
     """Return the rollout that a key names, in a header or after ``Bearer``. Raises Unauthorized."""
-    found = _KEY.match(secret)
-    if found is None:
+    match = _KEY.match(secret)
+    if match is None:
         raise Unauthorized("this isn't the key of a rollout: use the api_key that POST /v1/rollouts returned")
-    return RolloutName(found[1].decode(), found[2].decode())
+    return RolloutName(match[1].decode(), match[2].decode())
 
 
 def _in_headers(headers: Headers) -> bool:
@@ -72,13 +72,13 @@ def named_by(scope: Scope, headers: Headers) -> RolloutName | None:
         return None
     secrets = [secret_in(name, headers.get(name, b"")) for name in CREDENTIALS]
     keys = {_in_key(secret) for secret in secrets if is_key(secret)}
-    named = {key.id for key in keys}
+    ids = {key.id for key in keys}
     if in_path := _PATH.match(scope["raw_path"]):
         if not scope["path"].encode().startswith(in_path[0]):
             raise InvalidRequest("the path of a rollout must not be percent-encoded: /r/<id>/v1/…")
         cut = in_path.end()
         scope["path"], scope["raw_path"] = scope["path"][cut:], scope["raw_path"][cut:]
-        named.add(in_path[1].decode())
-    if len(named) > 1 or len(keys) > 1:
-        raise InvalidRequest(f"the request names several rollouts, {' and '.join(sorted(named))}: send one")
-    return keys.pop() if keys else RolloutName(named.pop()) if named else None
+        ids.add(in_path[1].decode())
+    if len(ids) > 1 or len(keys) > 1:
+        raise InvalidRequest(f"the request names several rollouts, {' and '.join(sorted(ids))}: send one")
+    return keys.pop() if keys else RolloutName(ids.pop()) if ids else None

@@ -43,7 +43,7 @@ class Guard:
     def __init__(self, config: Config) -> None:
         self._hosts = {host.lower() for host in config.allowed_hosts}
         self._origins = {origin.lower().rstrip("/") for origin in config.allowed_origins}
-        self._proxies = [ip_network(each, strict=False) for each in config.trusted_proxies]
+        self._proxies = [ip_network(network, strict=False) for network in config.trusted_proxies]
         self._open = not is_loopback(config.host)
         admin_key, api_key = config.admin_key, config.api_key
         self._keys: list[tuple[bytes, Identity]] = []
@@ -130,8 +130,8 @@ class Guard:
                 "or in BURNISH_API_KEY or BURNISH_ADMIN_KEY",
                 code="wrong_key",
             )
-        made = sign_in(key.encode(), time.time())
-        return holder._replace(signed_in_until=made.until), made
+        new_sign_in = sign_in(key.encode(), time.time())
+        return holder._replace(signed_in_until=new_sign_in.until), new_sign_in
 
     def action_upstream(self, path: str, *, by_page: bool = False) -> Action:
         """Return what a request to the engine does. Raises Forbidden for routes that nobody may call.
@@ -169,16 +169,16 @@ class Guard:
         """Drop burnish's own keys from a query that goes upstream: clients of Google may put theirs there."""
         if not self._keys and KEY not in query:
             return query
-        return b"&".join(each for each in query.split(b"&") if not self._is_secret(_value_of(each)))
+        return b"&".join(pair for pair in query.split(b"&") if not self._is_secret(_value_of(pair)))
 
     def _is_secret(self, secret: bytes) -> bool:
         return is_key(secret) or self._holder(secret) is not None
 
-    def _is_ours_only(self, name: bytes, value: bytes) -> bool:
+    def _is_ours_only(self, name: bytes, content: bytes) -> bool:
         if name == b"cookie":
             # The page sends it. A browser adds those of all other servers on this host, and they are nobody's business.
-            return COOKIES in value
-        return (bool(self._keys) or KEY in value) and self._is_secret(secret_in(name, value))
+            return COOKIES in content
+        return (bool(self._keys) or KEY in content) and self._is_secret(secret_in(name, content))
 
     def _names_us(self, host: str) -> bool:
         if not _NOT_IN_HOSTS.isdisjoint(host):
@@ -206,13 +206,13 @@ class Guard:
 
     def _identified(self, headers: Named, host: str, proof: str | None, *, public: bool) -> Identity:
         """Return who the keys of a request say it is; of several keys, the one that may most."""
-        given = [secret_in(name, headers[name]) for name in _KEY_HEADERS if name in headers]
-        found = [holder for each in given if (holder := self._holder(each))]
+        secrets = [secret_in(name, headers[name]) for name in _KEY_HEADERS if name in headers]
+        holders = [holder for secret in secrets if (holder := self._holder(secret))]
         if proof:
             cookies = cookies_in(first(headers, b"cookie") or "", cookie_name(host))
-            found += [self._signed_in(cookies, proof)]
-        if found:
-            return max(found, key=lambda holder: holder.administers)
+            holders += [self._signed_in(cookies, proof)]
+        if holders:
+            return max(holders, key=lambda holder: holder.administers)
         if self._without:
             return self._without
         if public:
@@ -223,10 +223,10 @@ class Guard:
 
     def _signed_in(self, cookies: list[str], proof: str) -> Identity:
         """Return who signed in. Raises Unauthorized if that has ended: the page must not go on as somebody else."""
-        now = time.time()
+        moment = time.time()
         for key, holder in self._keys:
             for cookie in cookies:
-                if until := signed_in_until(key, cookie, proof, now):
+                if until := signed_in_until(key, cookie, proof, moment):
                     return holder._replace(signed_in_until=until)
         raise Unauthorized(
             "you are no longer signed in: it lasts 30 days, and ends if burnish's key changes. Sign in again",

@@ -100,19 +100,21 @@ def _decoded(path: str) -> str:
         raise InvalidRequest(
             f"the path has {len(path)} characters; at most {MAX_PATH} are allowed (the query doesn't count)"
         )
-    shown = path
+    original = path
     for _ in range(MAX_DECODINGS):
         decoded = unquote(path)
         if decoded == path:
             break
         path = decoded
     else:
-        raise InvalidRequest(f"the path {shown[:200]!r} is percent-encoded more than {MAX_DECODINGS} times")
+        raise InvalidRequest(
+            f"the path {original[:200]!r} is percent-encoded more than {MAX_DECODINGS} times"
+        )
     if _UNREADABLE.search(path) or path != path.strip():
         raise InvalidRequest(
-            f"the path {shown[:200]!r} must not contain control characters or backslashes, nor begin or end with "
+            f"the path {original[:200]!r} must not contain control characters or backslashes, nor begin or end with "
             "a space"
         )
     if any(part.strip() in (".", "..") for part in path.split("/")):
-        raise InvalidRequest(f"the path {shown[:200]!r} must not contain . or ..")
+        raise InvalidRequest(f"the path {original[:200]!r} must not contain . or ..")
     return path

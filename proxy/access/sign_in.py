@@ -33,20 +33,20 @@ class SignIn(NamedTuple):
     """Seconds since the epoch, UTC."""
 
 
-def sign_in(key: bytes, now: float) -> SignIn:
+def sign_in(key: bytes, moment: float) -> SignIn:
     """Make a cookie and its proof for somebody who has shown this key."""
-    until = int(now) + LIFETIME_S
+    until = int(moment) + LIFETIME_S
     content = f"{until}.{secrets.token_urlsafe(NONCE_BYTES)}"
     return SignIn(f"{content}.{_mac(key, 'cookie', content)}", _mac(key, "proof", content), until)
 
 
-def signed_in_until(key: bytes, cookie: str, proof: str, now: float) -> int | None:
+def signed_in_until(key: bytes, cookie: str, proof: str, moment: float) -> int | None:
     """Return when a sign-in with this key ends; None if the cookie or the proof isn't from it, or it has ended."""
     content, _, mac = cookie.rpartition(".")
     if not _same(mac, _mac(key, "cookie", content)) or not _same(proof, _mac(key, "proof", content)):
         return None
     until = int(content.partition(".")[0])
-    return until if now < until <= now + LIFETIME_S + CLOCK_S else None
+    return until if moment < until <= moment + LIFETIME_S + CLOCK_S else None
 
 
 def cookie_name(host: str) -> str:
@@ -58,11 +58,11 @@ def cookie_name(host: str) -> str:
 def cookies_in(header: str, name: str) -> list[str]:
     """Return all values that a ``Cookie`` header has for a name: there is one for each path that set it."""
     pairs = (pair.strip().partition("=") for pair in header.split(";"))
-    return [value for given, _, value in pairs if given == name]
+    return [cookie for key, _, cookie in pairs if key == name]
 
 
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("latin-1", "replace"), expected.encode())
+def _same(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode("latin-1", "replace"), expected.encode())
 
 
 def _mac(key: bytes, use: str, content: str) -> str:
