@@ -68,8 +68,8 @@ def without_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
 
 def caller_of(headers: Mapping[bytes, bytes]) -> str:
     """Return the user that a request names (headers by their names in lower case)."""
-    named = headers[CALLER].decode("latin-1") if CALLER in headers else ""
-    return named or LOCAL_CALLER
+    caller = headers[CALLER].decode("latin-1") if CALLER in headers else ""
+    return caller or LOCAL_CALLER
 
 
 def agent_of(headers: Mapping[bytes, bytes]) -> str | None:
@@ -78,9 +78,9 @@ def agent_of(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _agent(given: bytes) -> str | None:
-    found = PRODUCT.match(given)
-    if found is None:
+def _agent(user_agent: bytes) -> str | None:
+    match = PRODUCT.match(user_agent)
+    if match is None:
         return None
-    name = found[0].decode().lower()
+    name = match[0].decode().lower()
     return AGENTS.get(name, name)

@@ -73,8 +73,8 @@ async def with_clouds(config: Config) -> AsyncIterator[Config]:
     if not (routes := _routes(config)):
         yield config
         return
-    others = any(not each.startswith(LITELLM) for each in _addresses(config))
-    wait_s = OTHERS_WAIT_S if others else math.inf
+    has_others = any(not address.startswith(LITELLM) for address in _addresses(config))
+    wait_s = OTHERS_WAIT_S if has_others else math.inf
     log = config.data_dir / "litellm.log"
     async with litellm(list(routes.values()), config.litellm.python, log, wait_s=wait_s) as url:
         yield config.with_local(
@@ -85,18 +85,18 @@ async def with_clouds(config: Config) -> AsyncIterator[Config]:
 def _addresses(config: Config) -> Iterator[str]:
     """Yield the addresses of all upstreams, "" for the embedded engine."""
     yield config.upstream or ""
-    yield from (each.url for each in config.upstreams.values())
+    yield from (upstream.url for upstream in config.upstreams.values())
 
 
 def check_installed(url: str, python: Path | None) -> None:
     """Raise ConfigError if an interpreter doesn't run or has no litellm. It isn't imported, which takes seconds."""
     try:
-        found = subprocess.run([_program(python), "-I", "-c", LOOK], check=False, timeout=LOOK_LIMIT_S)
+        process = subprocess.run([_program(python), "-I", "-c", LOOK], check=False, timeout=LOOK_LIMIT_S)
     except OSError as error:
         raise _not_run(python, error) from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError(f"litellm.python: {python} doesn't answer within {LOOK_LIMIT_S:g} s") from error
-    if found.returncode:
+    if process.returncode:
         raise _not_installed(url, python)
 
 
@@ -108,10 +108,12 @@ def _routes(config: Config) -> dict[str | None, ProviderRoute]:
         names = [config.model] if config.model else []
         names.append(f"{provider}/{model or '*'}")
         routes[None] = ProviderRoute(provider, model, names, _secret(config.upstream_api_key))
-    for table, each in config.upstreams.items():
-        if each.url.startswith(LITELLM):
-            provider, _, model = each.url.removeprefix(LITELLM).partition("/")
-            routes[table] = ProviderRoute(provider, model, each.models, _secret(each.api_key), each.api_base)
+    for table, upstream in config.upstreams.items():
+        if upstream.url.startswith(LITELLM):
+            provider, _, model = upstream.url.removeprefix(LITELLM).partition("/")
+            routes[table] = ProviderRoute(
+                provider, model, upstream.models, _secret(upstream.api_key), upstream.api_base
+            )
     return routes
 
 
@@ -220,14 +222,14 @@ def _not_run(python: Path | None, error: OSError) -> ConfigError:
 
 def _not_installed(url: str, python: Path | None, why: str = "") -> ConfigError:
     how = f"{python} -m pip install {shlex.join(requirements(EXTRA))}" if python else how_to_install(EXTRA)
-    other = "" if python else ", or set litellm.python to an interpreter that has it"
-    return ConfigError(f"{url} needs litellm, which isn't installed{why}; run: {how}{other}")
+    alternative = "" if python else ", or set litellm.python to an interpreter that has it"
+    return ConfigError(f"{url} needs litellm, which isn't installed{why}; run: {how}{alternative}")
 
 
 def _environment() -> dict[str, str]:
     """Return all but burnish's own settings: the variables of providers have any names."""
-    theirs = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-    return theirs | OWN_ENVIRONMENT
+    environment = {name: setting for name, setting in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    return environment | OWN_ENVIRONMENT
 
 
 async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

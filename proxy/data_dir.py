@@ -76,15 +76,15 @@ def secret(path: Path) -> bytes:
     """Return 32 random bytes that stay the same for a data directory; made at the first start. Raises ConfigError."""
     file = path / SECRET
     try:
-        found = file.read_bytes() if file.is_file() else b""
-        if len(found) != SECRET_BYTES:
-            found = secrets.token_bytes(SECRET_BYTES)
-            durable.replace(file, found)
+        key = file.read_bytes() if file.is_file() else b""
+        if len(key) != SECRET_BYTES:
+            key = secrets.token_bytes(SECRET_BYTES)
+            durable.replace(file, key)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise _unwritable(path, error) from error
-        found = secrets.token_bytes(SECRET_BYTES)  # keys made with it hold until burnish stops
-    return found
+        key = secrets.token_bytes(SECRET_BYTES)  # keys made with it hold until burnish stops
+    return key
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:

@@ -33,19 +33,21 @@ class Description:
     """Of the answer."""
 
 
-def described(does: str, answer: Any = dict[str, Any], **more: Any) -> Callable[[AnyHandler], AnyHandler]:
-    """Describe a handler; ``more`` are the further fields of ``Description``."""
+def described(does: str, answer: Any = dict[str, Any], **details: Any) -> Callable[[AnyHandler], AnyHandler]:
+    """Describe a handler; ``details`` are the further fields of ``Description``."""
 
     def attach(handler: AnyHandler) -> AnyHandler:
-        setattr(handler, DESCRIPTION, Description(does, answer, **more))
+        setattr(handler, DESCRIPTION, Description(does, answer, **details))
         return handler
 
     return attach
 
 
 @cache
-def flat(name: str, /, *records: type, without: frozenset[str] = frozenset(), **more: Any) -> type[BaseModel]:
-    """Return the type of a JSON object that has the fields of several records, and ``more``: types by name.
+def flat(
+    name: str, /, *records: type, without: frozenset[str] = frozenset(), **extra_fields: Any
+) -> type[BaseModel]:
+    """Return the type of a JSON object that has the fields of several records, and ``extra_fields``: types by name.
 
     Routes are described when an application is built. To make all the types takes half as long as to build the rest.
     """
@@ -56,7 +58,8 @@ def flat(name: str, /, *records: type, without: frozenset[str] = frozenset(), **
         if field not in without and field != "model_config"
     }
     fields: dict[str, Any] = {
-        field: hint if isinstance(hint, tuple) else (hint, ...) for field, hint in (hints | more).items()
+        field: hint if isinstance(hint, tuple) else (hint, ...)
+        for field, hint in (hints | extra_fields).items()
     }
     return create_model(name, **fields)
 
@@ -71,9 +74,9 @@ def list_of(record: type) -> Any:
     return list[record]  # type: ignore[valid-type]
 
 
-def listing(of: type, name: str, /, **more: Any) -> type[BaseModel]:
+def listing(of: type, name: str, /, **extra_fields: Any) -> type[BaseModel]:
     """Return the type of a list of records."""
-    return flat(name, object=Literal["list"], data=list_of(of), **more)
+    return flat(name, object=Literal["list"], data=list_of(of), **extra_fields)
 
 
 def page_of(of: type, name: str) -> type[BaseModel]:

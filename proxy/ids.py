@@ -50,8 +50,8 @@ def continue_after(identifier: str) -> None:
     """Make new IDs sort after an ID of an earlier process, even if the clock was set back since then."""
     global _latest  # noqa: PLW0603 – as in _next
     number = 0
-    for each in identifier.rpartition("_")[2][:LENGTH]:
-        number = number << 5 | max(ALPHABET.find(each), 0)
+    for character in identifier.rpartition("_")[2][:LENGTH]:
+        number = number << 5 | max(ALPHABET.find(character), 0)
     with _lock:
         _latest = max(_latest, number)
 

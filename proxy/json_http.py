@@ -67,11 +67,11 @@ def validated(model: type[Valid], body: Any) -> Valid:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or None
-        known = (
+        hint = (
             f" (known fields: {', '.join(model.model_fields)})" if first["type"] == "extra_forbidden" else ""
         )
         message = first["msg"].removeprefix("Value error, ")
-        raise Unprocessable(f"{field or 'the body'}: {message}{known}", param=field) from error
+        raise Unprocessable(f"{field or 'the body'}: {message}{hint}", param=field) from error
 
 
 def caller_of(request: Request) -> str:
@@ -84,11 +84,11 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(content), status, headers, media_type="application/json")
 
 
-def check_query(request: Request, *known: str) -> None:
+def check_query(request: Request, *names: str) -> None:
     """Raise InvalidRequest for a member of the query that isn't known."""
-    if unknown := next((name for name in request.query_params if name not in known), None):
+    if unknown := next((name for name in request.query_params if name not in names), None):
         raise InvalidRequest(
-            f"unknown query member {unknown[:40]!r}: this route knows {', '.join(known)}", param=unknown[:40]
+            f"unknown query member {unknown[:40]!r}: this route knows {', '.join(names)}", param=unknown[:40]
         )
 
 
@@ -98,7 +98,7 @@ def page_limit(request: Request, *members: str) -> int:
     ``members`` are the other members of its query. Raises InvalidRequest for any that it doesn't know.
     """
     check_query(request, "limit", *members)
-    given = request.query_params.get("limit", str(DEFAULT_PAGE))
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MAX_PAGE):
-        raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {given[:20]!r}", param="limit")
-    return int(given)
+    text = request.query_params.get("limit", str(DEFAULT_PAGE))
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_PAGE):
+        raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {text[:20]!r}", param="limit")
+    return int(text)

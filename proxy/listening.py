@@ -26,10 +26,10 @@ def address(config: Config) -> tuple[str, int]:
     """Return the IP address and the port of a configuration. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
-        found = socket.getaddrinfo(config.host, config.port, family, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(config.host, config.port, family, socket.SOCK_STREAM)
     except OSError as error:
         raise ConfigError(f"host {config.host!r} has no address ({error.strerror})", param="host") from error
-    return str(found[0][4][0]), int(found[0][4][1])
+    return str(addresses[0][4][0]), int(addresses[0][4][1])
 
 
 def url(host: str, port: int) -> str:
@@ -47,11 +47,11 @@ def for_engine_page(config: Config, main: socket.socket) -> Iterator[socket.sock
     if not config.upstream:
         yield None
         return
-    after = main.getsockname()[1] + 1
+    first_port = main.getsockname()[1] + 1
     if config.engine_page_port is not None:
         ports: Iterable[int] = (config.engine_page_port,)
     else:
-        ports = range(after, min(after + PORTS_TRIED, LAST_PORT)) if config.port else (0,)
+        ports = range(first_port, min(first_port + PORTS_TRIED, LAST_PORT)) if config.port else (0,)
     with socket.socket(main.family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         for port in ports:
@@ -95,8 +95,8 @@ def handed_over(config: Config) -> socket.socket | None:
     descriptor = _from_launchd() if sys.platform == "darwin" else _from_systemd()
     if descriptor is None:
         return None
-    with socket.socket(fileno=descriptor) as given:
-        family, there, descriptor = given.family, given.getsockname()[:2], given.detach()
+    with socket.socket(fileno=descriptor) as listener:
+        family, there, descriptor = listener.family, listener.getsockname()[:2], listener.detach()
     if there != address(config):
         os.close(descriptor)
         raise ConfigError(
@@ -121,8 +121,8 @@ def _from_launchd() -> int | None:
     descriptors, count = ctypes.POINTER(ctypes.c_int)(), ctypes.c_size_t()
     if system.launch_activate_socket(LAUNCHD_NAME.encode(), ctypes.byref(descriptors), ctypes.byref(count)):
         return None
-    found = descriptors[0] if count.value else None
+    descriptor = descriptors[0] if count.value else None
     system.free(descriptors)
-    if found is not None:
-        os.set_inheritable(found, False)
-    return found
+    if descriptor is not None:
+        os.set_inheritable(descriptor, False)
+    return descriptor

@@ -89,8 +89,8 @@ def main() -> NoReturn:
         try:
             litellm.get_llm_provider(f"{route['provider']}/{route['model'] or 'any'}")
         except litellm.BadRequestError:
-            known = f"litellm {version('litellm')} knows no provider {route['provider']!r}"
-            _end(answers, refused=f"{known}; https://docs.litellm.ai/docs/providers lists them")
+            problem = f"litellm {version('litellm')} knows no provider {route['provider']!r}"
+            _end(answers, refused=f"{problem}; https://docs.litellm.ai/docs/providers lists them")
     asyncio.run(_serve(settings, answers))
     raise AssertionError("unreachable: only the lifeline ends this process")
 
@@ -124,15 +124,15 @@ class LitellmServer:
             words = f"litellm serves chat completions only, not {request.method} {request.path}"
             raise RefusedRequest(NOT_FOUND, words, "not_found")
         except Exception as error:  # noqa: BLE001  (litellm raises anything, and each belongs to the client)
-            status, told = described(error)
-            found = getattr(error, "litellm_response_headers", None) or {}
-            headers = {name: found[name] for name in RETRY if name in found}
-            return web.json_response(told, status=status, headers=headers)
+            status, envelope = described(error)
+            response_headers = getattr(error, "litellm_response_headers", None) or {}
+            headers = {name: response_headers[name] for name in RETRY if name in response_headers}
+            return web.json_response(envelope, status=status, headers=headers)
 
     def _route(self, request: web.Request) -> Route:
-        given = request.headers.get("authorization", "").encode(errors="replace")
+        authorization = request.headers.get("authorization", "").encode(errors="replace")
         for bearer, route in self._routes:
-            if hmac.compare_digest(given, bearer):
+            if hmac.compare_digest(authorization, bearer):
                 return route
         raise RefusedRequest(UNAUTHORIZED, "only burnish may ask here", "invalid_api_key")
 
@@ -162,15 +162,15 @@ async def _chat(request: web.Request, route: Route) -> web.StreamResponse:
         await answer.aclose()
 
 
-def _model(route: Route, asked: Any) -> str:
+def _model(route: Route, request_model: Any) -> str:
     """Return litellm's name for the model of a request. Raises RefusedRequest."""
     provider, model, names = route["provider"], route["model"], route["names"]
-    if asked is None and model:
+    if request_model is None and model:
         return f"{provider}/{model}"
-    if not isinstance(asked, str) or not any(_means(name, asked) for name in names):
-        words = f"there is no model {asked!r} here, only {', '.join(names)}"
+    if not isinstance(request_model, str) or not any(_means(name, request_model) for name in names):
+        words = f"there is no model {request_model!r} here, only {', '.join(names)}"
         raise RefusedRequest(NOT_FOUND, words, "model_not_found", "model")
-    return f"{provider}/{model or asked.removeprefix(f'{provider}/')}"
+    return f"{provider}/{model or request_model.removeprefix(f'{provider}/')}"
 
 
 async def _stream(request: web.Request, chunks: AsyncIterator[Any]) -> web.StreamResponse:
@@ -224,15 +224,15 @@ def _body(content: bytes) -> dict[str, Any]:
 
 def _checked(body: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a request. Raises RefusedRequest."""
-    given = {name: value for name, value in body.items() if value is not None}
-    if others := sorted(given.keys() - PARAMETERS):
-        words = f"litellm doesn't take these members of the request: {', '.join(others)}. Leave them out"
-        raise RefusedRequest(BAD_REQUEST, words, "unsupported_parameter", others[0])
-    return given
+    params = {name: param for name, param in body.items() if param is not None}
+    if extra_names := sorted(params.keys() - PARAMETERS):
+        words = f"litellm doesn't take these members of the request: {', '.join(extra_names)}. Leave them out"
+        raise RefusedRequest(BAD_REQUEST, words, "unsupported_parameter", extra_names[0])
+    return params
 
 
-def _means(name: str, asked: str) -> bool:
-    return asked.startswith(name[:-1]) if name.endswith("*") else asked == name
+def _means(name: str, request_model: str) -> bool:
+    return request_model.startswith(name[:-1]) if name.endswith("*") else request_model == name
 
 
 def _event(content: str) -> bytes:

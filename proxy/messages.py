@@ -87,16 +87,16 @@ def words(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str) and "<" not in content and not content.lstrip().startswith(BEGINNINGS):
         return unwrapped(content)  # as in most
-    said = [text for part in _parts(message) if (text := _text(part)) is not None and not is_context(text)]
-    return unwrapped(REMINDER.sub("", "".join(said)))
+    texts = [text for part in _parts(message) if (text := _text(part)) is not None and not is_context(text)]
+    return unwrapped(REMINDER.sub("", "".join(texts)))
 
 
 def unwrapped(text: str) -> str:
     """Return what a person says, without what OpenClaw puts before it."""
     text = text.strip()
     for wrapper in (TIMESTAMP, SENDER):
-        if found := wrapper.match(text):
-            text = text[found.end() :]
+        if match := wrapper.match(text):
+            text = text[match.end() :]
     return text
 
 

@@ -19,12 +19,12 @@ def plain(text: str) -> str:
 
 def escaped(text: str) -> str:
     r"""Write them as \u sequences, as JSON allows."""
-    return _IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _IN_TEXT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _one_line(text: str) -> str:
-    if found := _IN_LINE.search(text):
-        raise ValueError(f"must be one line without control characters, but contains {found[0]!a}: remove it")
+    if match := _IN_LINE.search(text):
+        raise ValueError(f"must be one line without control characters, but contains {match[0]!a}: remove it")
     return text
 
 

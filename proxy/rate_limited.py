@@ -63,14 +63,14 @@ class RateLimited(logging.Handler):
         super().close()
 
     def _admits(self, record: logging.LogRecord) -> bool:
-        kind, now = _kind(record), self._clock()
+        kind, moment = _kind(record), self._clock()
         over = []
         with self._counting:
             span = self._spans.get(kind)
             if span is None:
-                span = self._spans[kind] = _Span(record, now)
-            elif now >= span.ends_at:
-                over = span.begin_again(now)
+                span = self._spans[kind] = _Span(record, moment)
+            elif moment >= span.ends_at:
+                over = span.begin_again(moment)
             span.records += 1
             first_left_out = span.records == FEW + 1
             admitted = span.records <= FEW
@@ -100,10 +100,10 @@ class RateLimited(logging.Handler):
             ends = [span.ends_at for span in self._spans.values() if span.left_out]
         return max(0.0, min(ends) - self._clock()) if ends else None
 
-    def _spans_over(self, now: float) -> list[logging.LogRecord]:
+    def _spans_over(self, moment: float) -> list[logging.LogRecord]:
         with self._counting:
-            spans = [span for span in self._spans.values() if span.left_out and now >= span.ends_at]
-            return [record for span in spans for record in span.begin_again(now)]
+            spans = [span for span in self._spans.values() if span.left_out and moment >= span.ends_at]
+            return [record for span in spans for record in span.begin_again(moment)]
 
     def _tell_numbers(self, records: list[logging.LogRecord]) -> None:
         for record in records:
@@ -113,24 +113,24 @@ class RateLimited(logging.Handler):
 class _Span:
     """A time, and what came in it of one kind."""
 
-    def __init__(self, first: logging.LogRecord, now: float) -> None:
+    def __init__(self, first: logging.LogRecord, moment: float) -> None:
         # Not the record itself: its exception would keep a request in memory.
         self._place = first.name, first.levelno, first.pathname, first.lineno
         self._message = first.getMessage()[:TRACE_CHARACTERS]
         self._length_s = FIRST_SPAN_S
-        self.ends_at = now + FIRST_SPAN_S
+        self.ends_at = moment + FIRST_SPAN_S
         self.records = 0
 
     @property
     def left_out(self) -> int:
         return max(0, self.records - FEW)
 
-    def begin_again(self, now: float) -> list[logging.LogRecord]:
+    def begin_again(self, moment: float) -> list[logging.LogRecord]:
         """Begin the next span; return a record that says how many were left out of this one, if any were."""
         text = f"{self.left_out} more like this one: {self._message}"
         records = [logging.LogRecord(*self._place, text, (), None)] if self.left_out else []
         self._length_s = min(2 * self._length_s, LONGEST_SPAN_S) if records else FIRST_SPAN_S
-        self.ends_at, self.records = now + self._length_s, 0
+        self.ends_at, self.records = moment + self._length_s, 0
         return records
 
 
@@ -151,18 +151,18 @@ def traced(record: logging.LogRecord) -> logging.LogRecord:
     text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
     if len(text) > 2 * TRACE_CHARACTERS:
         text = f"{text[:TRACE_CHARACTERS]}\n…\n{text[-TRACE_CHARACTERS:]}"
-    written = copy(record)
-    written.exc_info, written.exc_text = (
+    record_copy = copy(record)
+    record_copy.exc_info, record_copy.exc_text = (
         None,
         _without_query(text, getattr(record, "query", b"").decode("latin-1")),
     )
-    written.highlighter = None  # colours would take rich as long again
-    return written
+    record_copy.highlighter = None  # colours would take rich as long again
+    return record_copy
 
 
 def _without_query(text: str, query: str) -> str:
     values = [pair.partition("=")[2] for pair in query.split("&")]
-    parts = {query, *(form for value in values for form in (value, unquote(value), unquote_plus(value)))}
+    parts = {query, *(form for secret in values for form in (secret, unquote(secret), unquote_plus(secret)))}
     for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "…") if len(part) >= SECRET_CHARACTERS else text
     return text

@@ -35,9 +35,9 @@ def rating_word(reward: float, scale: str | None) -> str:
     return {1.0: "good", -1.0: "bad"}.get(reward, f"{reward:+.2f}")
 
 
-def counting_in_words(rated: str | None) -> str:
+def counting_in_words(rating: str | None) -> str:
     """Return what an answer counts as, after a rating of it was taken back."""
-    return f"it counts as {rated} now" if rated else "no rating counts for it now"
+    return f"it counts as {rating} now" if rating else "no rating counts for it now"
 
 
 def answer_name(completion_id: str, choice: int) -> str:
@@ -217,22 +217,27 @@ class Completion(NamedTuple):
     """What was said of it, earliest first."""
 
     def rating_of(self, choice: int) -> float | None:
-        return next((each.rating for each in self.choices if choice and each.index == choice), self.rating)
+        return next(
+            (alternative.rating for alternative in self.choices if choice and alternative.index == choice),
+            self.rating,
+        )
 
     def rated(self, choice: int = 0) -> str | None:
         """Return in words what the ratings of a choice come to; None when it is unrated."""
         if (rating := self.rating_of(choice)) is None:
             return None
-        given = [each.feedback.draft for each in self.feedback if each.counts]
-        scales = {draft.scale for draft in given if draft.reward == rating}
+        drafts = [
+            applied_feedback.feedback.draft for applied_feedback in self.feedback if applied_feedback.counts
+        ]
+        scales = {draft.scale for draft in drafts if draft.reward == rating}
         return rating_word(rating, scales.pop() if len(scales) == 1 else None)
 
     def with_choice(self, index: int) -> Completion:
         """Return the completion with this choice as its reply; 0: the first one."""
-        for each in self.choices if index else ():
-            if each.index == index:
-                ended = self.ended._replace(finish_reason=each.finish_reason)
-                return self._replace(reply=each.reply, ended=ended)
+        for choice in self.choices if index else ():
+            if choice.index == index:
+                end = self.ended._replace(finish_reason=choice.finish_reason)
+                return self._replace(reply=choice.reply, ended=end)
         return self
 
 
@@ -298,8 +303,8 @@ class FeedbackDraft:
     @property
     def yields(self) -> bool:
         """Whether it is heard only if no person said anything: a judge's word, or what burnish read from tools."""
-        read = self.source == "environment" and any(tag.startswith(SIGNAL) for tag in self.tags)
-        return self.source == "judge" or read
+        from_tools = self.source == "environment" and any(tag.startswith(SIGNAL) for tag in self.tags)
+        return self.source == "judge" or from_tools
 
     @property
     def voice(self) -> RaterKey:
@@ -520,7 +525,7 @@ class Rollout:
     @property
     def reward(self) -> float | None:
         """The sum of its rewards; None if there are none."""
-        return math.fsum(each.value for each in self.rewards) if self.rewards else None
+        return math.fsum(reward.value for reward in self.rewards) if self.rewards else None
 
 
 class RolloutStep(NamedTuple):

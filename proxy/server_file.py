@@ -37,17 +37,17 @@ def running(config: Config) -> RunningServer | None:
     path = config.server_file
     try:
         content = json.loads(_own_text(path))
-        found = RunningServer(str(content["url"]), int(content["pid"]))
-        host = urlsplit(found.url).hostname or ""
+        server = RunningServer(str(content["url"]), int(content["pid"]))
+        host = urlsplit(server.url).hostname or ""
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(f"{path} can't be believed: {error}. Name burnish's address with --url") from error
     if not is_loopback(host) and host != config.host:
         raise ConfigError(
-            f"{path} says that burnish is at {found.url}, on another machine. If it is yours, name it with --url"
+            f"{path} says that burnish is at {server.url}, on another machine. If it is yours, name it with --url"
         )
-    return found
+    return server
 
 
 def _own_text(path: Path) -> bytes:
