@@ -384,7 +384,7 @@ class FeedbackReceipt(NamedTuple):
     feedback: Feedback
     created: bool
     """False: the same was said before, and this is that record."""
-    beside: tuple[CoveredAnswer, ...] = ()
+    covered_answers: tuple[CoveredAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

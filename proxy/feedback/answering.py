@@ -137,7 +137,7 @@ async def _add(
     if receipt.created:
         on_feedback(receipt.feedback)
     repetition = "" if receipt.created else ", as before"
-    teaches = usability(receipt.feedback.draft, target, None, receipt.beside, rules=rules).in_words()
+    teaches = usability(receipt.feedback.draft, target, None, receipt.covered_answers, rules=rules).in_words()
     return f"{_confirmation(draft)}{repetition}{teaches} – {_quote(target, client_messages)} ({UNDO_HINT})"
 
 

@@ -99,7 +99,7 @@ def feedback_routes(
         if draft.completion_id != target.id:  # the key's first record
             target = await log.completion(draft.completion_id)
         worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
-        answer = usability(draft, target, worse, receipt.beside, rules=rules)._asdict()
+        answer = usability(draft, target, worse, receipt.covered_answers, rules=rules)._asdict()
         answer |= {"repeated": not receipt.created, "about": _about(target, draft.choice, request)}
         if feedback_request.dry_run:
             answer |= {"dry_run": True, "rated": target.rated(draft.choice)}

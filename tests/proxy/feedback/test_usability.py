@@ -191,7 +191,7 @@ async def test_a_rating_of_a_turn_says_how_many_of_its_answers_cannot_teach(log:
     cut = capture(log, turn[:1], CALL, outcome="cut")
     done = capture(log, turn, "Done.")
     added = await log.add_feedback((await rate(log, done, scope="turn")).draft)
-    assert added.beside == (CoveredAnswer("incomplete"),)
+    assert added.covered_answers == (CoveredAnswer("incomplete"),)
     async with served(log) as service:
         http = service.http
         both = [user("go on"), CALL, RESULT]

@@ -13,7 +13,7 @@ from burnish.proxy.log.tree import path, step
 from burnish.proxy.rl.commands import exchanges, find_command
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
 from burnish.proxy.surfaces.base import before_ours, our_id
-from burnish.proxy.surfaces.responses import OURS
+from burnish.proxy.surfaces.responses import OUR_PREFIX
 from tests.support.anthropic_wire import text
 from tests.support.chat_wire import called
 from tests.support.responses import call, events, message, reasoning, refusal, response, sse
@@ -169,7 +169,7 @@ def test_earlier_commands_are_cut_with_our_answers_to_them():
 
 @pytest.mark.parametrize("previous", ["resp_abc", "resp_ä/+_=-", None])
 def test_our_ids_say_what_they_stood_on(previous: str | None):
-    named = our_id(OURS, "cmpl_01ABC", previous)
+    named = our_id(OUR_PREFIX, "cmpl_01ABC", previous)
     body = {"model": "m", "input": "hi", "previous_response_id": named}
     request = responses.read(body)
     assert (request.previous, request.after_command) == (previous, True)
@@ -180,7 +180,9 @@ def test_our_ids_say_what_they_stood_on(previous: str | None):
 @example("x_a")
 @given(st.text(max_size=20))
 def test_ids_that_only_look_like_ours_break_nothing(rest: str):
-    assert before_ours(OURS, OURS + rest) is None or isinstance(before_ours(OURS, OURS + rest), str)
+    assert before_ours(OUR_PREFIX, OUR_PREFIX + rest) is None or isinstance(
+        before_ours(OUR_PREFIX, OUR_PREFIX + rest), str
+    )
 
 
 def test_a_whole_answer_and_its_stream_say_the_same():
