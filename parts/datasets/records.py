@@ -17,16 +17,16 @@ from burnish.proxy.ids import ALPHABET, LENGTH, first_completion_id_at
 from burnish.proxy.log.transfer import Record
 from burnish.proxy.plain import Line
 from burnish.proxy.records import (
-    Asked,
+    Answerer,
     Choice,
     Completion,
+    CompletionEnd,
     Duel,
-    Ended,
     Feedback,
     FeedbackDraft,
     InstructionRow,
     Passthrough,
-    Served,
+    RequestFacts,
 )
 from burnish.proxy.surfaces import SURFACES
 
@@ -98,7 +98,16 @@ _LIMITS = TypeAdapter(_Limits)
 _LIMITED = tuple(member.name for member in fields(_Limits))
 _PARTS: dict[Any, TypeAdapter[Any]] = {
     kind: TypeAdapter(kind)
-    for kind in (Asked, Served, Ended, FeedbackDraft, Passthrough, Duel, InstructionRow, tuple[Choice, ...])
+    for kind in (
+        RequestFacts,
+        Answerer,
+        CompletionEnd,
+        FeedbackDraft,
+        Passthrough,
+        Duel,
+        InstructionRow,
+        tuple[Choice, ...],
+    )
 }
 
 
@@ -130,13 +139,13 @@ def _check_id(identifier: Any, prefix: str) -> None:
 
 COMPLETION = (
     *("id", "conversation_id", "continues", "instructions", "messages", "params", "reply", "choices"),
-    *(*Asked._fields, *Served._fields, *Ended._fields),
+    *(*RequestFacts._fields, *Answerer._fields, *CompletionEnd._fields),
 )
 
 
 def _completion(line: dict[str, Any]) -> Completion:
     limits = _checked(line, COMPLETION, "cmpl_")
-    request, server = _part(Asked, line, Asked._fields), _part(Served, line, Served._fields)
+    request, server = _part(RequestFacts, line, RequestFacts._fields), _part(Answerer, line, Answerer._fields)
     if request.surface not in SURFACES:
         raise Unprocessable(f"surface must be one of {', '.join(SURFACES)}, not {request.surface[:40]!r}")
     for message in (*limits.messages, limits.reply or {}):
@@ -149,7 +158,7 @@ def _completion(line: dict[str, Any]) -> Completion:
         line["id"],
         request,
         server._replace(imported_from=server.imported_from or ORIGIN),
-        _part(Ended, line, Ended._fields),
+        _part(CompletionEnd, line, CompletionEnd._fields),
         instructions=line.get("instructions"),
         conversation_id=limits.conversation_id,
         continues=line.get("continues"),

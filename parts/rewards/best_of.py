@@ -153,7 +153,7 @@ class Try:
             return None
         surface = SURFACES[flight.asked.surface]
         answer = surface.reassemble(flight.chunks, flight.content_type, flight.content_encoding)
-        if not (answer.message and answer.ended):
+        if not (answer.message and answer.complete):
             return None
         reply = scorable_reply(answer.message, answer.finish_reason)
         return reply._replace(text=reply.text[:SCORED_CHARACTERS])

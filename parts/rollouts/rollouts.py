@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from burnish.parts.rollouts.version_leases import Pins, VersionChoice
-from burnish.proxy.access.carried import Carried, Named
+from burnish.proxy.access.carried import Carried, RolloutName
 from burnish.proxy.http.errors import BurnishError, Conflict, Unauthorized, Unavailable
 from burnish.proxy.ids import rollout_id
 from burnish.proxy.log import Log
@@ -138,7 +138,7 @@ class Rollouts:
         """Return what only the key of a rollout has."""
         return hmac.digest(self._secret, rollout_id.encode(), "sha256").hex()[:PROOF_CHARACTERS]
 
-    async def carried(self, claim: Named) -> Carried:
+    async def carried(self, claim: RolloutName) -> Carried:
         """Return an open rollout, for a request. Raises NotFound, Unauthorized, Conflict, Unavailable."""
         rollout_id = claim.id
         if claim.proof is not None and not hmac.compare_digest(claim.proof, self.proof(rollout_id)):

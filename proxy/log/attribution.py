@@ -19,7 +19,7 @@ from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.store import IS_BEST, Reader, as_json, row_of, select
 from burnish.proxy.log.tree import Digest, PathStep, last_user_message, loaded, path, step
 from burnish.proxy.messages import SYSTEM_ROLES
-from burnish.proxy.records import Asked, Completion
+from burnish.proxy.records import Completion, RequestFacts
 from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.items import references, resolved, response_named
 
@@ -185,7 +185,7 @@ def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) ->
     return matches if _conversations(matches) == 1 else []
 
 
-def _of_same_people(matches: Iterable[Match], request: Asked) -> list[Match]:
+def _of_same_people(matches: Iterable[Match], request: RequestFacts) -> list[Match]:
     return [
         candidate
         for candidate in preferred(matches, request.session, request.caller)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from burnish.proxy.log.tree import PathStep, path, step
-from burnish.proxy.records import Asked, Completion, Ended, Wire
+from burnish.proxy.records import Completion, CompletionEnd, RequestFacts, Wire
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.items import TYPE
@@ -141,7 +141,7 @@ def unparsed(completion: Completion, fault: Exception) -> Parsed:
     return Parsed(completion._replace(asked=client_request, ended=_within_range(ending)), raw=True)
 
 
-Part = TypeVar("Part", Asked, Ended)
+Part = TypeVar("Part", RequestFacts, CompletionEnd)
 
 
 def _within_range(part: Part) -> Part:
@@ -152,14 +152,14 @@ def _within_range(part: Part) -> Part:
     return part._replace(**less)
 
 
-def _ended(ending: Ended, answer: Reply, request: ChatRequest, *, streamed: bool) -> Ended:
+def _ended(ending: CompletionEnd, answer: Reply, request: ChatRequest, *, streamed: bool) -> CompletionEnd:
     """Add what the answer says of its end: a stream can end well as HTTP, and break off as an answer."""
     outcome, error, finish_reason = ending.outcome, ending.error or answer.error, answer.finish_reason
     succeeded = ending.status is not None and ending.status < FIRST_ERROR_STATUS
-    whole = answer.ended or not (answer.readable or answer.message)
+    whole = answer.complete or not (answer.readable or answer.message)
     if outcome == "complete" and succeeded and not whole:
         outcome, error = "cut", error or "the answer ended without a finish_reason"
-    elif outcome in ("cancelled", "cut") and streamed and succeeded and answer.ended:
+    elif outcome in ("cancelled", "cut") and streamed and succeeded and answer.complete:
         outcome, error = "complete", answer.error  # some clients leave at the last event
     used, limit = _tokens(answer, "completion_tokens"), request.params.get("max_output_tokens")
     if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.ratings import Habit, grades_of, habits_of
-from burnish.proxy.records import Feedback, Voice
+from burnish.proxy.records import Feedback, RaterKey
 
 
 class Recount(NamedTuple):
@@ -29,7 +29,7 @@ class Recount(NamedTuple):
     conversations: set[str]
     feedback: list[Feedback]
     """All that was said in them, undone and superseded too; in each conversation earliest first."""
-    habits: Mapping[Voice, Habit]
+    habits: Mapping[RaterKey, Habit]
     """Of all raters; empty unless ``scaled``."""
 
 
@@ -52,10 +52,10 @@ class Changes:
         self._position: _Position | None = None
         self._watched: set[str] = set()
         """Conversations where a new completion can change what a rating is about."""
-        self._grades: dict[Voice, Counter[float]] = {}
-        self._graded: dict[Voice, dict[float | None, set[str]]] = {}
+        self._grades: dict[RaterKey, Counter[float]] = {}
+        self._graded: dict[RaterKey, dict[float | None, set[str]]] = {}
         """By rater and grade: the conversations. None: several people rated in them."""
-        self._grades_in: dict[str, Mapping[Voice, Counter[float]]] = {}
+        self._grades_in: dict[str, Mapping[RaterKey, Counter[float]]] = {}
         """By conversation."""
 
     @contextmanager
@@ -135,7 +135,7 @@ class Changes:
         if grades:
             self._grades_in[name] = grades
 
-    def _moved(self, old: Mapping[Voice, Habit], new: Mapping[Voice, Habit]) -> set[str]:
+    def _moved(self, old: Mapping[RaterKey, Habit], new: Mapping[RaterKey, Habit]) -> set[str]:
         """Return the conversations whose grades may have changed sides because their rater's habit changed."""
         moved: set[str] = set()
         for rater in old.keys() | new.keys():

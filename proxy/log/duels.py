@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
-from burnish.proxy.records import SAMPLED_FOR_DUELS, Added, Duel, FeedbackDraft
+from burnish.proxy.records import SAMPLED_FOR_DUELS, Duel, FeedbackDraft, FeedbackReceipt
 
 NAMES = tuple(field.name for field in fields(Duel))
 COLUMNS = ", ".join(NAMES)
@@ -22,7 +22,7 @@ class DuelResult(NamedTuple):
     """What a judgement stored."""
 
     duel: Duel
-    preference: Added | None
+    preference: FeedbackReceipt | None
     """The preference; None if the answers were found equal."""
 
 

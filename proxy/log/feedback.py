@@ -15,7 +15,7 @@ from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.faults import TEXT_SURFACES, fault_of, withheld
 from burnish.proxy.log.ratings import CompletionPlace, Effective, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json
-from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft, Served
+from burnish.proxy.records import Answerer, CoveredAnswer, Fault, Feedback, FeedbackDraft, FeedbackReceipt
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
 """Targets that name another completion when they are resolved again later."""
@@ -39,7 +39,7 @@ COLUMNS = f"""
 SOURCE = "feedback LEFT JOIN undo ON undo.feedback = feedback.id"
 
 
-def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
+def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> FeedbackReceipt:
     """Store feedback. What the same rater said last of the same answer isn't stored again, nor what has a known
     idempotency key.
 
@@ -51,10 +51,10 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
     return addition
 
 
-def preview(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
+def preview(connection: sqlite3.Connection, draft: FeedbackDraft) -> FeedbackReceipt:
     """Return what ``add`` would, and store nothing. Raises as ``add`` does."""
     feedback, new = _resolved(connection, draft)
-    return Added(feedback, new, beside(connection, feedback))
+    return FeedbackReceipt(feedback, new, beside(connection, feedback))
 
 
 def _resolved(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
@@ -93,7 +93,7 @@ def store(connection: sqlite3.Connection, feedback: Feedback) -> None:
     connection.execute(statement, tuple(row.values()))
 
 
-def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, ...]:
+def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[CoveredAnswer, ...]:
     """Return the other answers that a rating applies to."""
     if feedback.draft.scope == "completion" or feedback.draft.reward is None:
         return ()
@@ -101,7 +101,7 @@ def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, 
     neighbour_ids = {*covered(feedback, places)} - {feedback.draft.completion_id}
     neighbours = facts_of(connection, neighbour_ids).values() if neighbour_ids else ()
     return tuple(
-        Beside(facts.fault or withheld(facts.credential, scrub=True), facts.served.upstream_table)
+        CoveredAnswer(facts.fault or withheld(facts.credential, scrub=True), facts.served.upstream_table)
         for facts in neighbours
     )
 
@@ -114,7 +114,7 @@ class Facts(NamedTuple):
     fault: Fault | None
     credential: bool
     """Whether the exchange holds a key or a token."""
-    served: Served
+    served: Answerer
     instructed: bool
     """Whether burnish added instructions to the prompt."""
 
@@ -123,7 +123,7 @@ def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> d
     """Return the facts of those completions that are in the log."""
     rows = connection.execute(
         f"""SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
-            holds_credential, instructions IS NOT NULL, {", ".join(Served._fields)}
+            holds_credential, instructions IS NOT NULL, {", ".join(Answerer._fields)}
         FROM completion WHERE id IN (SELECT value FROM json_each(?))""",  # noqa: S608 – names of our own
         (as_json(completion_ids),),
     ).fetchall()
@@ -134,7 +134,7 @@ def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> d
     ) in rows:  # fmt: skip
         params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
         fault = fault_of(outcome, status, has_text=bool(replied and node), params=params)
-        by_id[name] = Facts(conversation, node, fault, bool(holds), Served._make(model), bool(instructed))
+        by_id[name] = Facts(conversation, node, fault, bool(holds), Answerer._make(model), bool(instructed))
     return by_id
 
 

@@ -20,7 +20,7 @@ from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import FACTS, as_json
 from burnish.proxy.log.tree import Digest, Recent, begins_turn, credential_in, digest, last_user_message
-from burnish.proxy.records import Asked, Passthrough
+from burnish.proxy.records import Passthrough, RequestFacts
 from burnish.system.apart import LARGE_BYTES
 
 CACHE_SIZE = 8192
@@ -54,7 +54,7 @@ class Intake:
         self._raw = _Rows(connection, "raw", raw, large=("request", "response"))
         self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=tokens.LARGE)
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
-        self._answers: Recent[tuple[Continuation, Asked]] = Recent(CACHE_SIZE)
+        self._answers: Recent[tuple[Continuation, RequestFacts]] = Recent(CACHE_SIZE)
         """By a reply that was stored lately: what a request that sends it continues."""
 
     def forget(self) -> None:

@@ -17,12 +17,12 @@ from burnish.proxy.log.ratings import effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, IS_BEST, NODE, Reader, row_of, select
 from burnish.proxy.records import (
+    AppliedFeedback,
     Completion,
     Feedback,
-    Heard,
     Passthrough,
     Regeneration,
-    Worse,
+    RejectedAnswer,
     answer_name,
 )
 
@@ -65,7 +65,7 @@ def judged(
         own = [ratings.get(answer_name(name, index)) for index in indexes]
         counting = {feedback_id for rating in own if rating for feedback_id in rating.feedback_ids}
         records = tuple(
-            Heard(
+            AppliedFeedback(
                 by_id[feedback_id],
                 feedback_id in counting,
                 reader.worse(row[NODE], by_id[feedback_id].draft.preferred_over),
@@ -158,7 +158,7 @@ def rated_in_chat(
     return connection.execute(query, (answer, caller)).fetchone() is not None
 
 
-def worse(connection: sqlite3.Connection, better: str, answer: str) -> Worse | None:
+def worse(connection: sqlite3.Connection, better: str, answer: str) -> RejectedAnswer | None:
     """Return another completion's answer, if it is to the same context. Raises NotFound."""
     return Reader(connection).worse(row_of(connection, better)[NODE], answer)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import fsum, sqrt
 from typing import Literal, NamedTuple, get_args
 
-from burnish.proxy.records import Feedback, FeedbackDraft, Scope, Source, Voice
+from burnish.proxy.records import Feedback, FeedbackDraft, RaterKey, Scope, Source
 
 # A person's behaviour is a weaker sign than a rating, and so is what a model thinks.
 SOURCE_WEIGHTS: Mapping[Source, float] = {
@@ -72,7 +72,7 @@ class Effective:
 def for_training(
     feedback: Sequence[Feedback],
     rater_weights: Mapping[str, float],
-    habits: Mapping[Voice, Habit] | None = None,
+    habits: Mapping[RaterKey, Habit] | None = None,
 ) -> list[Feedback]:
     """Return feedback as training uses it; raters with a weight of 0 are left out.
 
@@ -96,9 +96,9 @@ def for_training(
     return statements
 
 
-def grades_of(feedback: Iterable[Feedback]) -> dict[Voice, Counter[float]]:
+def grades_of(feedback: Iterable[Feedback]) -> dict[RaterKey, Counter[float]]:
     """Return how often each rater gave each grade, by rater; grades that no longer count are left out."""
-    grades: dict[Voice, Counter[float]] = defaultdict(Counter)
+    grades: dict[RaterKey, Counter[float]] = defaultdict(Counter)
     for statement in feedback:
         counts = statement.undone_at is None and statement.superseded_by is None
         if counts and statement.draft.reward is not None and statement.draft.scale in GRADED:
@@ -106,7 +106,7 @@ def grades_of(feedback: Iterable[Feedback]) -> dict[Voice, Counter[float]]:
     return grades
 
 
-def habits_of(grades: Mapping[Voice, Counter[float]]) -> dict[Voice, Habit]:
+def habits_of(grades: Mapping[RaterKey, Counter[float]]) -> dict[RaterKey, Habit]:
     """Return the habits of the raters with ``MIN_GRADES`` or more that are not all the same."""
     return {rater: habit for rater, counter in grades.items() if (habit := _habit(counter))}
 
@@ -255,7 +255,7 @@ def _mean(opinions: Sequence[tuple[float, float]]) -> tuple[float | None, float]
 
 def _opinions_of(counting: Sequence[_Share]) -> list[tuple[float, float]]:
     """Return rewards and weights: one for each rater whose name is true, and one for all raters of a key."""
-    groups: dict[Voice | str, list[_Share]] = defaultdict(list)
+    groups: dict[RaterKey | str, list[_Share]] = defaultdict(list)
     for share in counting:
         shared = share.draft.given_with not in (None, "proxy")
         groups[str(share.draft.given_with) if shared else share.draft.voice].append(share)

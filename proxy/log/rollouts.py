@@ -11,7 +11,7 @@ import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.log.store import IS_BEST, Reader, as_json, select
-from burnish.proxy.records import Completion, Reward, Rollout, RolloutStatus, Step
+from burnish.proxy.records import Completion, Reward, Rollout, RolloutStatus, RolloutStep
 
 NAMES = [field.name for field in fields(Rollout) if field.name not in ("rewards", "steps")]
 COLUMNS = ", ".join(f'"{name}"' for name in NAMES)
@@ -225,5 +225,5 @@ def _rollout(row: Sequence[Any], rewards: Iterable[Sequence[Any]], steps: Iterab
     return Rollout(
         **facts | {"tags": orjson.loads(facts["tags"]), "held_out": bool(facts["held_out"])},
         rewards=tuple(Reward(*columns) for columns in rewards),
-        steps=tuple(Step(*columns) for columns in steps),
+        steps=tuple(RolloutStep(*columns) for columns in steps),
     )

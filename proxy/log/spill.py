@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import orjson
 
-from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Tokens, Wire
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrough, RequestFacts, Tokens, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ RENAMED = {
     "passage": "passthrough",
 }
 Entry = Completion | Passthrough
-Part = TypeVar("Part", Asked, Served, Ended, Wire)
+Part = TypeVar("Part", RequestFacts, Answerer, CompletionEnd, Wire)
 
 
 class UnreadableCapture(ValueError):
@@ -226,7 +226,7 @@ def _entry(facts: dict[str, Any], bodies: list[bytes]) -> Entry:
     def part(kind: type[Part]) -> Part:
         return kind(**{name: facts.pop(name) for name in kind._fields if name in facts})
 
-    request, model, ending, wire = part(Asked), part(Served), part(Ended), part(Wire)
+    request, model, ending, wire = part(RequestFacts), part(Answerer), part(CompletionEnd), part(Wire)
     return Completion(asked=request, served=model, ended=ending, wire=wire, **facts)
 
 

@@ -13,9 +13,24 @@ from burnish.proxy.http.errors import NotFound
 from burnish.proxy.log.faults import TEXT_SURFACES, fault_of
 from burnish.proxy.log.tree import loaded, stored
 from burnish.proxy.messages import text_of, words
-from burnish.proxy.records import Asked, Choice, Completion, Ended, Served, Worse, answer_named
+from burnish.proxy.records import (
+    Answerer,
+    Choice,
+    Completion,
+    CompletionEnd,
+    RejectedAnswer,
+    RequestFacts,
+    answer_named,
+)
 
-FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)
+FACTS = (
+    "id",
+    "conversation_id",
+    "continues",
+    *RequestFacts._fields,
+    *Answerer._fields,
+    *CompletionEnd._fields,
+)
 """Columns that are fields of a Completion, in the order of its parts."""
 NODE = len(FACTS)
 """Place of the node in COLUMNS."""
@@ -24,7 +39,7 @@ COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, choi
 IS_BEST = "(best_of IS NULL OR best_of = completion.id)"
 """Of several answers of which the best one was sent, only that one."""
 
-Part = TypeVar("Part", Asked, Served, Ended)
+Part = TypeVar("Part", RequestFacts, Answerer, CompletionEnd)
 
 
 class Reader:
@@ -49,7 +64,11 @@ class Reader:
         *facts, node, settings, definitions, prompt, reply, choices, instructions = row
         columns = iter(facts)
         name, conversation_id, continues = islice(columns, 3)
-        request, model, ending = _part(Asked, columns), _part(Served, columns), _part(Ended, columns)
+        request, model, ending = (
+            _part(RequestFacts, columns),
+            _part(Answerer, columns),
+            _part(CompletionEnd, columns),
+        )
         text = request.surface in TEXT_SURFACES
         params = self.params(settings, definitions) if full or text else {}
         return Completion(
@@ -86,7 +105,7 @@ class Reader:
         )
         return [self._message(content) for (content,) in rows]
 
-    def worse(self, node: int | None, answer: str | None) -> Worse | None:
+    def worse(self, node: int | None, answer: str | None) -> RejectedAnswer | None:
         """Return an answer by its name, if it is still there and answers the context that ends at ``node``."""
         completion_id, choice = answer_named(answer or "")
         rows = self._connection.execute(
@@ -98,11 +117,11 @@ class Reader:
             if other_node != node and self.path(other_node) != self.path(node):
                 continue
             if not choice:
-                return Worse(self._message(first), table)
+                return RejectedAnswer(self._message(first), table)
             alternatives = self._choices(choices) if choices else ()
             return next(
                 (
-                    Worse(alternative.reply, table)
+                    RejectedAnswer(alternative.reply, table)
                     for alternative in alternatives
                     if alternative.index == choice
                 ),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from burnish.proxy.http.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import CompletionPlace, Effective, effective, for_training
-from burnish.proxy.records import Added, Feedback, FeedbackDraft, RatedCompletion
+from burnish.proxy.records import Feedback, FeedbackDraft, FeedbackReceipt, RatedCompletion
 from tests.proxy.log.exchanges import CALL, RESULT, Message, all_rated, assistant, capture, rate, system, user
 
 
@@ -152,8 +152,10 @@ async def test_an_idempotency_key_stores_once(log: Log):
     draft = FeedbackDraft(made, "completion_id", reward=1.0, idempotency_key="k")
     first, created, _ = await log.add_feedback(draft)
     assert created
-    assert await log.add_feedback(draft) == Added(first, created=False)
-    assert await log.add_feedback(replace(draft, target="response_id")) == Added(first, created=False)
+    assert await log.add_feedback(draft) == FeedbackReceipt(first, created=False)
+    assert await log.add_feedback(replace(draft, target="response_id")) == FeedbackReceipt(
+        first, created=False
+    )
     for changed in (
         replace(draft, reward=-1.0),
         replace(draft, completion_id=other),
@@ -167,7 +169,9 @@ async def test_an_idempotency_key_stores_once(log: Log):
     # The last answer may be another one by the time that the same is said again.
     last = replace(draft, target="last", idempotency_key="last")
     second = (await log.add_feedback(last)).feedback
-    assert await log.add_feedback(replace(last, completion_id=other)) == Added(second, created=False)
+    assert await log.add_feedback(replace(last, completion_id=other)) == FeedbackReceipt(
+        second, created=False
+    )
 
 
 # The pure rules

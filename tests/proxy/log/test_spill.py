@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from burnish.proxy.log.spill import Spill, UnreadableCapture, packed
-from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrough, RequestFacts, Wire
 from tests.proxy.log.exchanges import Arrivals, capture, exchange, opened, user
 
 Open = Callable[[], Spill]
@@ -184,9 +184,9 @@ def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: 
     assert read_all(open_spill()) == [
         Completion(
             "cmpl_1",
-            Asked(5.0, "chat", "smollm2", "local", sub_agent=True),
-            Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0"),
-            Ended("complete", 0.2, 200, first_byte_s=0.1),
+            RequestFacts(5.0, "chat", "smollm2", "local", sub_agent=True),
+            Answerer("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0"),
+            CompletionEnd("complete", 0.2, 200, first_byte_s=0.1),
             "be brief",
             Wire(b"{}", (b"one", b"two!"), "application/json"),
         )
