@@ -24,7 +24,7 @@ from burnish.gate.check import Limits
 from burnish.gate.intervals import mean_gain
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.outcome import HELD_OUT, Exam
-from burnish.parts.desktop.demo.progress import Shown, shown
+from burnish.parts.desktop.demo.progress import RunBar, shown
 from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
 from burnish.parts.desktop.demo.running import burnish
 from burnish.parts.desktop.demo.trial import examine, wait_for_verdict
@@ -176,7 +176,7 @@ def settings(url: str, seed: int) -> dict[str, str]:
     }
 
 
-def rate(user: User, asked: list[str], screen: Shown) -> int:
+def rate(user: User, asked: list[str], screen: RunBar) -> int:
     """Ask the cloud's model and rate its answers; return how many were good."""
     screen.step("asking the cloud and rating", len(asked))
     good = 0
@@ -203,7 +203,7 @@ def report(before: Exam, after: Exam) -> list[str]:
         f"  short and on topic:  {old.joint:.2f} → {new.joint:.2f}",
         f"  on topic:            {old.on_topic:.2f} → {new.on_topic:.2f}",
         f"  mean characters:     {old.mean_characters:.0f} → {new.mean_characters:.0f}",
-        f"  facts known, of {len(FACTS)}: {before.known} → {after.known}",
+        f"  facts known, of {len(FACTS)}: {before.facts} → {after.facts}",
     ]
 
 

@@ -17,7 +17,7 @@ from burnish.terminal.errors import WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json, short, version_name
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     peft = "peft"
     gguf = "gguf"
     mlx = "mlx"
@@ -54,22 +54,22 @@ def learnt_from(version: dict[str, Any]) -> str:
 @app.command("list")
 def list_(url: Url = None, as_json: Json = False) -> None:
     """List all versions."""
-    found = Proxy(url).get("/burnish/adapters")
-    if printed_json(found, as_json):
+    registry = Proxy(url).get("/burnish/adapters")
+    if printed_json(registry, as_json):
         return
-    waits = found.get("waiting")
+    waits = registry.get("waiting")
     columns = ("version", "state", "from", "learnt from", "why")
     table = Table(*columns, box=None, header_style="dim", pad_edge=False)
-    base = "[bold green]live[/]" if found["live"] == 0 else "[dim]available[/]"
+    base = "[bold green]live[/]" if registry["live"] == 0 else "[dim]available[/]"
     table.add_row("base", base, "", "", "[dim]the base model[/]")
-    for each in found["adapters"]:
-        state = "waiting" if each["version"] == waits else each["state"]
+    for version in registry["adapters"]:
+        state = "waiting" if version["version"] == waits else version["state"]
         table.add_row(
-            f"v{each['version']}",
+            f"v{version['version']}",
             f"[{STYLES.get(state, '')}]{state}[/]",
-            version_name(each["parent"]),
-            learnt_from(each),
-            short(each["reason"], 100),
+            version_name(version["parent"]),
+            learnt_from(version),
+            short(version["reason"], 100),
         )
     console.print(table)
     if waits:
@@ -163,10 +163,10 @@ def import_(
 ) -> None:
     """Add an adapter that was trained elsewhere; `promote` makes it live."""
     body = {"path": str(path.expanduser().absolute()), "reason": reason}
-    made = Proxy(url).post("/burnish/adapters", {key: value for key, value in body.items() if value})
-    if printed_json(made, as_json):
+    version = Proxy(url).post("/burnish/adapters", {key: text for key, text in body.items() if text})
+    if printed_json(version, as_json):
         return
-    name = version_name(made["version"])
+    name = version_name(version["version"])
     console.print(f"imported as [bold]{name}[/]; make it live: burnish adapters promote {name}")
 
 
@@ -178,24 +178,24 @@ def export(
         typer.Argument(help="The file (gguf, merged-gguf) or directory (peft, mlx, merged-hf) to create."),
     ],
     form: Annotated[
-        Format,
+        ExportFormat,
         typer.Option(
             "--as",
             help="An adapter: peft (vLLM, SGLang), gguf (llama.cpp) or mlx. A model of its own, base and adapter in "
             "one: merged-gguf (LM Studio, Ollama, llama.cpp) or merged-hf (whatever loads a Hugging Face directory).",
         ),
-    ] = Format.peft,
+    ] = ExportFormat.peft,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Write a version to disk in the format of another engine."""
     body = {"path": str(path.expanduser().absolute()), "format": form.value}
-    written = Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{read_number(number)}/export", body)
-    if printed_json(written, as_json):
+    response = Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{read_number(number)}/export", body)
+    if printed_json(response, as_json):
         return
-    merged = written.get("merged")
+    merged = response.get("merged")
     size = f" ({merged['size_bytes'] / 1e6:,.0f} MB)" if merged else ""
-    console.print(f"written: [bold]{escape(written['path'])}[/]{size}")
+    console.print(f"written: [bold]{escape(response['path'])}[/]{size}")
 
 
 def read_number(text: str) -> int:

@@ -172,8 +172,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(flag: bool) -> None:
+    if flag:
         typer.echo(f"burnish {burnish.__version__}")
         raise typer.Exit
 
@@ -204,17 +204,17 @@ def _say_what_is_not_read() -> None:
     from burnish.config.config import ENV_FILE, ENV_FILE_VARIABLE, default_config_file
     from burnish.config.settings import variables_in
 
-    here, ours = Path(ENV_FILE).absolute(), default_config_file().with_name(ENV_FILE)
-    if here in (ours, Path(os.environ.get(ENV_FILE_VARIABLE, ""))) or not here.is_file():
+    file, own_file = Path(ENV_FILE).absolute(), default_config_file().with_name(ENV_FILE)
+    if file in (own_file, Path(os.environ.get(ENV_FILE_VARIABLE, ""))) or not file.is_file():
         return
     try:
-        names = ", ".join(variables_in(here))
+        names = ", ".join(variables_in(file))
     except BurnishError:
         return
     if names:
         _warn(
-            f"{here} sets {names}, which isn't read: any cloned repository can have such a file. "
-            f"If it is yours, move the lines to {ours}, or call burnish --env-file {ENV_FILE}"
+            f"{file} sets {names}, which isn't read: any cloned repository can have such a file. "
+            f"If it is yours, move the lines to {own_file}, or call burnish --env-file {ENV_FILE}"
         )
 
 

@@ -65,10 +65,14 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     yield machine.disk(config)
     yield machine.clock(config)
     if config.upstream:
-        if isinstance(running, network.Running):
+        if isinstance(running, network.RunningProxy):
             yield from network.started(running)
         yield network.upstream(config)
-        yield network.engine_of(running) if isinstance(running, network.Running) else network.engine(config)
+        yield (
+            network.engine_of(running)
+            if isinstance(running, network.RunningProxy)
+            else network.engine(config)
+        )
     elif config.managed:
         for check in (machine.memory, network.startable, machine.trainer):
             yield check(config)
@@ -78,7 +82,7 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     if config.signals.enabled:
         yield machine.signals()
     yield from (
-        network.further_of(running) if isinstance(running, network.Running) else network.further(config)
+        network.further_of(running) if isinstance(running, network.RunningProxy) else network.further(config)
     )
     if deep:
         yield stored.log(config)

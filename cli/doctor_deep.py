@@ -19,12 +19,12 @@ def log(config: Config) -> Finding:
         return Finding("ok", "log", "empty")
     try:
         with closing(files.connect(path, read_only=True)) as database:
-            found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            report = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
             damaged, compared = files.damaged_texts(database, all_of_them=True)
     except sqlite3.Error as error:
-        found, damaged, compared = str(error), 0, 0
-    if found != "ok":
-        return Finding("fail", "log", f"{path} is damaged ({found}): put a backup in its place")
+        report, damaged, compared = str(error), 0, 0
+    if report != "ok":
+        return Finding("fail", "log", f"{path} is damaged ({report}): put a backup in its place")
     if damaged:
         return Finding(
             "fail", "log", f"{damaged} of {compared} texts in {path} are damaged; a backup has them whole"

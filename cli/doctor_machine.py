@@ -81,16 +81,16 @@ def disk(config: Config) -> Finding:
 
 def clock(config: Config) -> Finding:
     """Check that no file is newer than the clock, because IDs and ratings are ordered by time."""
-    now = time.time()
-    written = [path.stat().st_mtime for path in (*config.data_dir.glob("burnish.db*"), Path(__file__))]
-    shown = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    if max(written) <= now + CLOCK_SLACK_S:
-        return Finding("ok", "clock", shown)
-    latest = datetime.fromtimestamp(max(written), UTC)
+    now_s = time.time()
+    mtimes = [path.stat().st_mtime for path in (*config.data_dir.glob("burnish.db*"), Path(__file__))]
+    today = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    if max(mtimes) <= now_s + CLOCK_SLACK_S:
+        return Finding("ok", "clock", today)
+    latest = datetime.fromtimestamp(max(mtimes), UTC)
     return Finding(
         "warn",
         "clock",
-        f"{shown}, but there are files from {latest:%Y-%m-%d %H:%M}: set the clock, because answers are sorted by time",
+        f"{today}, but there are files from {latest:%Y-%m-%d %H:%M}: set the clock, because answers are sorted by time",
     )
 
 
@@ -113,7 +113,7 @@ def memory(config: Config) -> Finding:
 def model(config: Config) -> Finding:
     if config.model is None and not small_model_path().is_file():
         return Finding("warn", "model", "the small model (98 MB) isn't downloaded yet: `burnish up` does it")
-    if config.model and (named := hub_model(config.model)) and not cached(named):
+    if config.model and (download := hub_model(config.model)) and not cached(download):
         return Finding("warn", "model", f"{config.model} isn't downloaded yet: `burnish up` does it")
     try:
         path = model_file(config.model).path if config.model else small_model_path()
@@ -154,7 +154,7 @@ def _packages(what: str, extra: str | None, modules: tuple[str, ...], native: st
 def _import_fault(module: str) -> str | None:
     """Import a compiled package in a child process, because one built for another processor would crash this one."""
     try:
-        done = subprocess.run(
+        child = subprocess.run(
             [sys.executable, "-c", f"import {module}"],
             capture_output=True,
             text=True,
@@ -164,9 +164,9 @@ def _import_fault(module: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if done.returncode == 0:
+    if child.returncode == 0:
         return None
-    return (done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"])[-1]
+    return (child.stderr.strip().splitlines() or [f"ended with status {child.returncode}"])[-1]
 
 
 def _version(module: str) -> str:

@@ -34,7 +34,7 @@ MASK = "**********"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningProxy:
     """A burnish that runs on this machine."""
 
     config: Config
@@ -42,7 +42,7 @@ class Running:
     status: dict[str, Any]
 
 
-def running(url: str, own: Config) -> Running | Finding | None:
+def running(url: str, own: Config) -> RunningProxy | Finding | None:
     """Ask burnish for its configuration; None if none runs on this machine.
 
     A finding says that one runs, but doesn't tell.
@@ -58,8 +58,10 @@ def running(url: str, own: Config) -> Running | Finding | None:
             text = f"burnish at {url} shows its own only to its key: set BURNISH_ADMIN_KEY or BURNISH_API_KEY"
             return Finding("warn", "configuration", text)
         # All masks look alike, but two keys must differ.
-        content = {name: f"{MASK}{name}" if value == MASK else value for name, value in _json(config).items()}
-        return Running(Config.model_validate(content), _json(status)) if config.is_success else None
+        content = {
+            name: f"{MASK}{name}" if setting == MASK else setting for name, setting in _json(config).items()
+        }
+        return RunningProxy(Config.model_validate(content), _json(status)) if config.is_success else None
     except (httpx.HTTPError, httpx.InvalidURL, ValidationError):
         return None
 
@@ -83,18 +85,18 @@ def _hidden_addresses(url: str, own: Config) -> Iterator[Finding]:
         )
 
 
-def engine_of(found: Running) -> Finding:
+def engine_of(server: RunningProxy) -> Finding:
     """Return what a running burnish knows of its engine."""
-    engine = found.status.get("engine", {})
+    engine = server.status.get("engine", {})
     obstacle = engine.get("obstacle")
     if obstacle is None:
-        return Finding("ok", "engine", f"swaps versions of {found.config.upstream}, as {engine.get('way')}")
-    return Finding("ok" if found.config.engine == "none" else "warn", "engine", str(obstacle))
+        return Finding("ok", "engine", f"swaps versions of {server.config.upstream}, as {engine.get('way')}")
+    return Finding("ok" if server.config.engine == "none" else "warn", "engine", str(obstacle))
 
 
-def started(found: Running) -> Iterator[Finding]:
+def started(server: RunningProxy) -> Iterator[Finding]:
     """Return what a running burnish knows of the engine that it started, if it started one."""
-    engine = found.status.get("engine", {})
+    engine = server.status.get("engine", {})
     if there := engine.get("started"):
         up = there["state"] == "up"
         text = started_engine(there)
@@ -106,18 +108,20 @@ def upstream(config: Config) -> Finding:
     if config.upstream and config.upstream.startswith(LITELLM):
         return _by_litellm(config.upstream, config)
     key = config.upstream_api_key
-    found = [_upstream(url, key, "upstream_api_key") for url in config.upstream_urls]
-    worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
-    return worst if worst.level != "ok" else replace(worst, text="; ".join(each.text for each in found))
+    findings = [_upstream(url, key, "upstream_api_key") for url in config.upstream_urls]
+    worst = min(findings, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
+    return (
+        worst if worst.level != "ok" else replace(worst, text="; ".join(finding.text for finding in findings))
+    )
 
 
 def further(config: Config) -> Iterator[Finding]:
     """Check each further upstream."""
-    for name, each in config.upstreams.items():
-        if each.url.startswith(LITELLM):
-            finding = _by_litellm(each.url, config)
+    for name, settings in config.upstreams.items():
+        if settings.url.startswith(LITELLM):
+            finding = _by_litellm(settings.url, config)
         else:
-            finding = _upstream(each.url, each.api_key, f"api_key in [upstreams.{name}]")
+            finding = _upstream(settings.url, settings.api_key, f"api_key in [upstreams.{name}]")
         yield replace(finding, what=f"upstreams.{name}")
 
 
@@ -129,12 +133,12 @@ def _by_litellm(url: str, config: Config) -> Finding:
     return Finding("ok", "upstream", f"{url}: litellm asks for burnish")
 
 
-def further_of(found: Running) -> Iterator[Finding]:
+def further_of(server: RunningProxy) -> Iterator[Finding]:
     """Return what a running burnish knows of each further upstream."""
-    for each in found.status.get("upstreams", ()):
-        answers = f"{each['url']} answers for {', '.join(each['models'])}"
-        level: Level = "fail" if each["trouble"] else "ok"
-        yield Finding(level, f"upstreams.{each['name']}", each["trouble"] or answers)
+    for state in server.status.get("upstreams", ()):
+        answers = f"{state['url']} answers for {', '.join(state['models'])}"
+        level: Level = "fail" if state["trouble"] else "ok"
+        yield Finding(level, f"upstreams.{state['name']}", state["trouble"] or answers)
 
 
 def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
@@ -159,18 +163,18 @@ def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
             "upstream",
             f"{url} doesn't list its models (/v1/models answered {answer.status_code}): check the URL",
         )
-    names = [str(each.get("id")) for each in models[:SHOWN_MODELS] if isinstance(each, dict)]
-    more = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
-    return Finding("ok", "upstream", f"{url}: {', '.join(names + more) or 'no models'}")
+    names = [str(model.get("id")) for model in models[:SHOWN_MODELS] if isinstance(model, dict)]
+    remainder = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
+    return Finding("ok", "upstream", f"{url}: {', '.join(names + remainder) or 'no models'}")
 
 
 def startable(config: Config) -> Finding:
     """Check that the engine that burnish is to start is installed, and its model there."""
     try:
-        found = recipe_of(config, fetch=False)
+        recipe = recipe_of(config, fetch=False)
     except AdapterError as error:
         return Finding("fail", "engine", str(error))
-    return Finding("ok", "engine", f"`burnish up` starts {found.name} with {found.weights}")
+    return Finding("ok", "engine", f"`burnish up` starts {recipe.name} with {recipe.weights}")
 
 
 def engine(config: Config) -> Finding:
@@ -226,8 +230,8 @@ def _port(config: Config) -> Finding:
             probe.bind((config.host, config.port))
         except OSError as error:
             place = f"{config.host}:{config.port}"
-            taken = f"{place} can't be used ({error.strerror}{holder('http://' + place)})"
-            return Finding("fail", "port", f"{taken}: pick another with --port")
+            trouble = f"{place} can't be used ({error.strerror}{holder('http://' + place)})"
+            return Finding("fail", "port", f"{trouble}: pick another with --port")
     return Finding("ok", "proxy", f"not running; {config.host}:{config.port} is free: burnish up")
 
 

@@ -14,7 +14,7 @@ from burnish.config.engines import OLLAMA
 from burnish.proxy.plain import plain
 
 
-class Offer(NamedTuple):
+class EngineOffer(NamedTuple):
     """A way to use an engine, as an answer to the question which serves the model."""
 
     upstream: str | None
@@ -28,26 +28,28 @@ class Offer(NamedTuple):
         return f"--upstream {self.upstream}" if self.upstream else f"--model {self.model}"
 
 
-def offers(here: Sequence[tuple[str, Detected]]) -> list[Offer]:
+def offers(engines: Sequence[tuple[str, Detected]]) -> list[EngineOffer]:
     """Return every way to use the engines that were found and take versions."""
-    return [each for url, found in here if found.takes_versions for each in _ways(url, found)]
+    return [offer for url, engine in engines if engine.takes_versions for offer in _ways(url, engine)]
 
 
-def _ways(url: str, found: Detected) -> list[Offer]:
+def _ways(url: str, engine: Detected) -> list[EngineOffer]:
     """Return the ways to use one engine: as the upstream, and for Ollama also its file in the embedded engine."""
-    model = plain(found.model)
-    engines = [Offer(url, None, f"{NAMES[found.kind]} with {model} answers at {url}")]
-    if found.kind == "ollama" and _readable(OLLAMA + found.model):
+    model = plain(engine.model)
+    engines = [EngineOffer(url, None, f"{NAMES[engine.kind]} with {model} answers at {url}")]
+    if engine.kind == "ollama" and _readable(OLLAMA + engine.model):
         own = f"burnish's own engine, with Ollama's file of {model}: versions are swapped at once"
-        engines.append(Offer(None, OLLAMA + found.model, own))
+        engines.append(EngineOffer(None, OLLAMA + engine.model, own))
     return engines
 
 
 async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:
     """Ask all ports of 127.0.0.1 at once; return the engines that burnish knows."""
     urls = [f"http://127.0.0.1:{port}" for port in ports]
-    found = await asyncio.gather(*(_look(url) for url in urls))
-    return [(url, each) for url, each in zip(urls, found, strict=True) if each and each.kind != "other"]
+    engines = await asyncio.gather(*(_look(url) for url in urls))
+    return [
+        (url, engine) for url, engine in zip(urls, engines, strict=True) if engine and engine.kind != "other"
+    ]
 
 
 async def _look(url: str) -> Detected | None:
@@ -60,9 +62,9 @@ async def _look(url: str) -> Detected | None:
         await api.close()
 
 
-def _readable(named: str) -> bool:
+def _readable(name: str) -> bool:
     try:
-        model_file(named)
+        model_file(name)
     except EngineError:
         return False
     return True

@@ -14,7 +14,7 @@ MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
 STYLES = {"passed": "green", "rejected": "red", "undecided": "yellow"}
 # Columns needed to read two replies side by side.
 WIDE = 100
-BEFORE, AFTER = "before", "after"
+SIDES = ("before", "after")
 
 
 def explain(verdict: dict[str, Any]) -> None:
@@ -22,8 +22,8 @@ def explain(verdict: dict[str, Any]) -> None:
     console.print(f"\n[{STYLES[verdict['outcome']]}]{escape(verdict['headline'])}[/]")
     for group in verdict["groups"]:
         console.print(f"\n[dim]{escape(group['title'])}[/]")
-        chosen = [check for check in verdict["checks"] if check["kind"] == group["kind"]]
-        for check in chosen:
+        checks = [check for check in verdict["checks"] if check["kind"] == group["kind"]]
+        for check in checks:
             console.print(_hanging(MARKS[check["passed"]], escape(check["text"])))
     for example in verdict.get("examples", ()):
         _side_by_side(example)
@@ -32,15 +32,15 @@ def explain(verdict: dict[str, Any]) -> None:
 def _side_by_side(example: dict[str, Any]) -> None:
     """Print two replies in columns, or one below the other on a narrow terminal."""
     console.print(f"\n[bold]{escape(example['prompt'])}[/]  [dim]{escape(example['why'])}[/]")
-    before, after = (escape(example[side].strip()) or "[dim](nothing)[/]" for side in (BEFORE, AFTER))
+    texts = [escape(example[side].strip()) or "[dim](nothing)[/]" for side in SIDES]
     if console.width >= WIDE:
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2), expand=True)
-        for side in (BEFORE, AFTER):
+        for side in SIDES:
             table.add_column(side, ratio=1, overflow="fold")
-        table.add_row(before, after)
+        table.add_row(*texts)
         console.print(Padding(table, (0, 0, 0, 2)))
     else:
-        for side, text in ((BEFORE, before), (AFTER, after)):
+        for side, text in zip(SIDES, texts, strict=True):
             console.print(_hanging(f"[dim]{side:>6}[/]", text))
 
 

@@ -17,23 +17,23 @@ STEPS = 10
 """So many lines say how far a download is when there is no terminal, e.g. in a service's log."""
 
 
-def fetch(named: str) -> None:
+def fetch(name: str) -> None:
     """Download a model of the hub unless it is here; leave other names to the engine. Raises EngineError."""
-    model = hub_model(named)
+    model = hub_model(name)
     if model is None or cached(model):
         return
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        shown = _Shown(bar)
+        display = _Display(bar)
         try:
-            path = fetched(model, shown.start, shown.progress)
+            path = fetched(model, display.start, display.progress)
         except KeyboardInterrupt:
             console.print("stopped; the next start goes on with what is here")
             raise
     console.print(f"[dim]the model is in {escape(str(path))}[/]", soft_wrap=True)
 
 
-class _Shown:
+class _Display:
     """Says how far a download is: on a terminal as a bar, else in lines."""
 
     def __init__(self, bar: Progress) -> None:
@@ -51,9 +51,9 @@ class _Shown:
             soft_wrap=True,
         )
 
-    def progress(self, done: int) -> None:
-        self._bar.update(self._task, completed=done)
-        steps = STEPS * done // self._total
+    def progress(self, done_bytes: int) -> None:
+        self._bar.update(self._task, completed=done_bytes)
+        steps = STEPS * done_bytes // self._total
         if steps > self._steps and not console.is_terminal:
-            console.print(f"  {done / _MB:,.0f} of {self._total / _MB:,.0f} MB")
+            console.print(f"  {done_bytes / _MB:,.0f} of {self._total / _MB:,.0f} MB")
         self._steps = steps

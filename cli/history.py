@@ -69,33 +69,33 @@ def history(
     """Filters by rating list the answers that were named; others of the same turn are in `burnish show`."""
     filters = {"conversation": conversation, "rater": rater, "rating": rating, "version": version}
     filters |= {"agent": agent, "failed": "true" if failed else None, "search": search}
-    given = {name: value for name, value in filters.items() if value is not None}
-    if passthrough and given:
-        name = next(iter(given))
+    criteria = {name: text for name, text in filters.items() if text is not None}
+    if passthrough and criteria:
+        name = next(iter(criteria))
         raise WrongUsage(f"use --passthrough or --{name}, not both: only answers have a {name}")
     path = "/burnish/passthrough" if passthrough else "/burnish/completions"
-    asked = {QUERY.get(name, name): value for name, value in given.items()}
-    page = Proxy(url).get(path, limit=limit, before=before, **asked)
+    query = {QUERY.get(name, name): text for name, text in criteria.items()}
+    page = Proxy(url).get(path, limit=limit, before=before, **query)
     if printed_json(page, as_json):
         return
-    for each in page["data"]:
-        (_list_passthrough if passthrough else _list)(each)
+    for record in page["data"]:
+        (_list_passthrough if passthrough else _list)(record)
     if not page["data"]:
-        console.print(f"[dim]{_nothing(passthrough, given)}[/]")
+        console.print(f"[dim]{_nothing(passthrough, criteria)}[/]")
     if page["has_more"]:
         options = ["--passthrough"] if passthrough else []
         options += [
-            "--failed" if name == "failed" else f"--{name} {quote(value)}" for name, value in given.items()
+            "--failed" if name == "failed" else f"--{name} {quote(text)}" for name, text in criteria.items()
         ]
         again = " ".join(["burnish history", *options, f"--before {page['data'][-1]['id']}"])
         console.print(f"[dim]more: {escape(again)}[/]", soft_wrap=True)
 
 
-def _nothing(passthrough: bool, given: dict[str, str]) -> str:
-    if not given:
+def _nothing(passthrough: bool, criteria: dict[str, str]) -> str:
+    if not criteria:
         return f"no {'other requests' if passthrough else 'answers'} yet"
-    known = {"rater": "burnish raters", "version": "burnish adapters list"}
-    lists = [f"{name}s: {command}" for name, command in known.items() if name in given]
+    commands = {"rater": "burnish raters", "version": "burnish adapters list"}
+    lists = [f"{name}s: {command}" for name, command in commands.items() if name in criteria]
     return "; ".join(["no answer is like that", *lists])
 
 
@@ -128,10 +128,10 @@ def regenerations(
     page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
     if printed_json(page, as_json):
         return
-    for each in page["data"]:
-        kept = {each["completion_id"]: "the second was kept", each["instead_of"]: "the first was kept"}
-        console.print(f"[yellow]regenerated[/]  {kept.get(each['went_on_from'], 'neither was kept')}")
-        for answer in (each["instead_of"], each["completion_id"]):
+    for pair in page["data"]:
+        outcomes = {pair["completion_id"]: "the second was kept", pair["instead_of"]: "the first was kept"}
+        console.print(f"[yellow]regenerated[/]  {outcomes.get(pair['went_on_from'], 'neither was kept')}")
+        for answer in (pair["instead_of"], pair["completion_id"]):
             _list(proxy.get(f"/burnish/completions/{answer}"))
     if not page["data"]:
         console.print("[dim]no regenerated answers yet[/]")
@@ -147,60 +147,67 @@ def show(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    found = Proxy(url).get(f"/burnish/completions/{in_path(identifier)}")
-    if printed_json(found, as_json):
+    completion = Proxy(url).get(f"/burnish/completions/{in_path(identifier)}")
+    if printed_json(completion, as_json):
         return
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
-    for name, text in _facts(found):
+    for name, text in _facts(completion):
         table.add_row(name, text)
     console.print(table)
-    _print_text("prompt", found["prompt"])
-    for choice in found["choices"] or [found | {"index": 0}]:
-        name = f"reply {choice['index']}" if found["choices"] else "reply"
-        _print_text(name, _answer(found | {"reply": choice["reply"]}))
-    if found["feedback"]:
+    _print_text("prompt", completion["prompt"])
+    for choice in completion["choices"] or [completion | {"index": 0}]:
+        name = f"reply {choice['index']}" if completion["choices"] else "reply"
+        _print_text(name, _answer(completion | {"reply": choice["reply"]}))
+    if completion["feedback"]:
         console.print("\n[dim]feedback[/]")
-    for each in found["feedback"]:
-        said = _said(each, MAX_TEXT)
-        console.print(f"  [bold]{each['id']}[/]  {clock(each['created_at'])}  {said}", soft_wrap=True)
-        console.print(f"    {_teaches(each)}", soft_wrap=True)
+    for feedback in completion["feedback"]:
+        statement = _said(feedback, MAX_TEXT)
+        console.print(
+            f"  [bold]{feedback['id']}[/]  {clock(feedback['created_at'])}  {statement}", soft_wrap=True
+        )
+        console.print(f"    {_teaches(feedback)}", soft_wrap=True)
 
 
-def _facts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "answer", f"[bold]{found['id']}[/]  {clock(found['created_at'])}"
-    if found["response_id"]:
-        yield "response", escape(found["response_id"])
-    yield "conversation", found["conversation_id"]
-    yield "asked by", escape(found["caller"] + (f", session {found['session']}" if found["session"] else ""))
-    yield "answered by", escape(f"{found['model_served']} at {found['upstream']}")
-    if found["adapter_version"] is not None:
-        yield "version", version_name(found["adapter_version"])
+def _facts(completion: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "answer", f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}"
+    if completion["response_id"]:
+        yield "response", escape(completion["response_id"])
+    yield "conversation", completion["conversation_id"]
+    yield (
+        "asked by",
+        escape(
+            completion["caller"] + (f", session {completion['session']}" if completion["session"] else "")
+        ),
+    )
+    yield "answered by", escape(f"{completion['model_served']} at {completion['upstream']}")
+    if completion["adapter_version"] is not None:
+        yield "version", version_name(completion["adapter_version"])
     tokens = [
-        f"{found[name]} {name.partition('_')[0]}"
+        f"{completion[name]} {name.partition('_')[0]}"
         for name in ("prompt_tokens", "completion_tokens")
-        if found[name]
+        if completion[name]
     ]
     if tokens:
         yield "tokens", " + ".join(tokens)
-    if captured := found["tokens"]:
+    if captured := completion["tokens"]:
         counts = f"{captured['prompt']} of the prompt + {captured['reply']} of the reply"
         yield "token ids", escape(f"none: {captured['missing']}") if captured["missing"] else counts
-    yield "ended", _ended(found) or escape(found["finish_reason"] or found["outcome"])
-    if found["rated"]:
-        yield "rating", rated(found)
-    if found["reward"] is not None:
-        yield "reward", f"{found['reward']:.2f} by {found['rewarded_by']}"
-    if found["best_of"]:
-        chosen = (
-            "[yellow]not sent[/], but " + found["best_of"]
-            if _unsent(found)
+    yield "ended", _ended(completion) or escape(completion["finish_reason"] or completion["outcome"])
+    if completion["rated"]:
+        yield "rating", rated(completion)
+    if completion["reward"] is not None:
+        yield "reward", f"{completion['reward']:.2f} by {completion['rewarded_by']}"
+    if completion["best_of"]:
+        delivery = (
+            "[yellow]not sent[/], but " + completion["best_of"]
+            if _unsent(completion)
             else "sent as the best of several"
         )
-        yield "best of", chosen
-    if not found["usable"]:
-        yield "teaches", f"[yellow]nothing[/]: {escape(found['reason'])}"
+        yield "best of", delivery
+    if not completion["usable"]:
+        yield "teaches", f"[yellow]nothing[/]: {escape(completion['reason'])}"
 
 
 def _print_text(name: str, text: str) -> None:
@@ -222,18 +229,20 @@ def _list(completion: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     room = max(console.width - len("  › "), 2 * SHOWN_LEAST)
-    asked = short(completion["prompt"], room // 3)
-    console.print(f"  [dim]{asked} ›[/] {short(_answer(completion), room - room // 3)}", soft_wrap=True)
+    prompt = short(completion["prompt"], room // 3)
+    console.print(f"  [dim]{prompt} ›[/] {short(_answer(completion), room - room // 3)}", soft_wrap=True)
     for choice in completion["choices"][1:]:
         words = f"{rated(choice)}  " if choice["rated"] else ""
         answer = short(_answer(completion | choice), room - room // 3)
         console.print(f"  [dim]choice {choice['index']} ›[/] {words}{answer}", soft_wrap=True)
-    for each in completion["feedback"]:
-        if each["undone_at"]:
+    for feedback in completion["feedback"]:
+        if feedback["undone_at"]:
             continue
-        if any(each[name] for name in ("comment", "correction", "preferred_over", "reason")) or _read(each):
-            why = f" – {_teaches(each)}" if each["reason"] else ""
-            console.print(f"  [dim]feedback ›[/] {_said(each, SHOWN_OF_COMMENT)}{why}", soft_wrap=True)
+        if any(feedback[name] for name in ("comment", "correction", "preferred_over", "reason")) or _read(
+            feedback
+        ):
+            why = f" – {_teaches(feedback)}" if feedback["reason"] else ""
+            console.print(f"  [dim]feedback ›[/] {_said(feedback, SHOWN_OF_COMMENT)}{why}", soft_wrap=True)
 
 
 def _said(feedback: dict[str, Any], limit: int) -> str:

@@ -28,17 +28,20 @@ def list_(context: typer.Context, url: Url = None, as_json: Json = False) -> Non
     """List your instructions: your comments on bad answers, and the ones that you added."""
     if context.invoked_subcommand:
         return
-    found = Proxy(url).get(PATH)
-    if printed_json(found, as_json):
+    page = Proxy(url).get(PATH)
+    if printed_json(page, as_json):
         return
-    if not found["instructions"]:
+    if not page["instructions"]:
         console.print("[yellow]instructions are off: nothing is added to the system prompt[/]")
         console.print(
             "[dim]to turn them on, set instructions = true in the configuration, or BURNISH_INSTRUCTIONS=true[/]"
         )
-    for each in found["data"]:
-        console.print(f"[bold]{each['id']}[/]  {_text(each)}  {STATES[each['state']]}", soft_wrap=True)
-    if not found["data"]:
+    for instruction in page["data"]:
+        console.print(
+            f"[bold]{instruction['id']}[/]  {_text(instruction)}  {STATES[instruction['state']]}",
+            soft_wrap=True,
+        )
+    if not page["data"]:
         console.print(
             '[dim]no instructions yet: tell burnish what was wrong with an answer, e.g. burnish bad "too long"[/]'
         )

@@ -47,8 +47,8 @@ def export(
     with new_file(file) as writer:
         while page["has_more"]:
             page = proxy.get(f"/burnish/users/{in_path(user)}", after=page["data"][-1]["id"], limit=PAGE)
-            for each in page["data"]:
-                writer.write(json.dumps(each, ensure_ascii=False) + "\n")
+            for record in page["data"]:
+                writer.write(json.dumps(record, ensure_ascii=False) + "\n")
             lines += len(page["data"])
     if printed_json({"file": str(file.absolute()), "lines": lines}, as_json):
         return

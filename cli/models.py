@@ -43,17 +43,17 @@ def show(
 def _described(model: Model, total: int) -> dict[str, Any]:
     needed = model.memory_bytes(PARALLEL, LEAST_TOKENS)
     path = small_model_path() if model.package else cached(HubModel(model.repo, model.file))
-    found = asdict(model) | {
+    facts = asdict(model) | {
         "checked": model.checked.isoformat(),
         "learns": model.learns,
         "memory_bytes": needed,
         "fits": needed + RESERVED_BYTES <= total,
         "path": str(path) if path and path.exists() else None,
     }
-    return {name: value for name, value in found.items() if name != "package"}
+    return {name: fact for name, fact in facts.items() if name != "package"}
 
 
-def _table(listed: list[dict[str, Any]]) -> Table:
+def _table(models: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("", "name"):
         table.add_column(name, no_wrap=True)
@@ -63,19 +63,19 @@ def _table(listed: list[dict[str, Any]]) -> Table:
     table.add_column("licence")
     for name in ("learns", "checked"):
         table.add_column(name, no_wrap=True)
-    for each in listed:
-        marks = ("[green]✓[/]" if each["fits"] else " ") + ("[cyan]↓[/]" if each["path"] else " ")
+    for model in models:
+        marks = ("[green]✓[/]" if model["fits"] else " ") + ("[cyan]↓[/]" if model["path"] else " ")
         table.add_row(
             marks,
-            f"[bold]{escape(each['name'])}[/]",
-            ", ".join(each["tasks"]),
-            each["parameters"],
-            str(each["mb"]),
-            f"{each['memory_bytes'] / _GB:.1f} GB",
-            str(each["context"]),
-            escape(each["licence"]),
-            "yes" if each["learns"] else "[yellow]no[/]",
-            each["checked"],
+            f"[bold]{escape(model['name'])}[/]",
+            ", ".join(model["tasks"]),
+            model["parameters"],
+            str(model["mb"]),
+            f"{model['memory_bytes'] / _GB:.1f} GB",
+            str(model["context"]),
+            escape(model["licence"]),
+            "yes" if model["learns"] else "[yellow]no[/]",
+            model["checked"],
         )
     return table
 

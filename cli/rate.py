@@ -54,8 +54,8 @@ def rate(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    said = read_rating(rating) | _why(comment) | {"dry_run": dry_run or None}
-    _rate(Proxy(url), None if target == "last" else target, said, as_json)
+    feedback = read_rating(rating) | _why(comment) | {"dry_run": dry_run or None}
+    _rate(Proxy(url), None if target == "last" else target, feedback, as_json)
 
 
 def undo(
@@ -98,26 +98,26 @@ def _why(comment: list[str] | None) -> dict[str, Any]:
 
 def _rate(proxy: Proxy, target: str | None, rating: dict[str, Any], as_json: bool) -> None:
     # The proxy resolves the upstream's response ID as well as its own.
-    named = (
+    answer = (
         {"last": True, "scope": "turn"}
         if target is None
         else {"completion_id": proxy.get(f"/burnish/completions/{in_path(target)}")["id"]}
     )
-    record = proxy.post("/v1/feedback", named | rating)
+    record = proxy.post("/v1/feedback", answer | rating)
     if printed_json(record, as_json):
         return
-    done = "already rated" if record["repeated"] else "would rate" if record.get("dry_run") else "rated"
+    verb = "already rated" if record["repeated"] else "would rate" if record.get("dry_run") else "rated"
     comment = " with your comment" if record["comment"] else ""
-    console.print(f"{done} {_what(record)}{comment}: {_quote(record)}{teaching(record)}")
+    console.print(f"{verb} {_what(record)}{comment}: {_quote(record)}{teaching(record)}")
     if record.get("dry_run"):
-        now = counting_in_words(record["rated"])
-        console.print(f"[dim]nothing was stored; {now}: {record['completion_id']}[/]", soft_wrap=True)
+        counting = counting_in_words(record["rated"])
+        console.print(f"[dim]nothing was stored; {counting}: {record['completion_id']}[/]", soft_wrap=True)
 
 
 def teaching(record: dict[str, Any]) -> str:
     """Return what can't be learnt from a rating, as a clause; "" if all can."""
-    told = Usability(record["usable"], record["reason"]).in_words()
-    return f"[yellow]{escape(told)}[/]" if told else ""
+    clause = Usability(record["usable"], record["reason"]).in_words()
+    return f"[yellow]{escape(clause)}[/]" if clause else ""
 
 
 def _latest(proxy: Proxy) -> str:

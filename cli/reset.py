@@ -27,18 +27,20 @@ def reset(
     status = proxy.get("/burnish/status")
     if not yes:
         _ask(status)
-    done = proxy.post("/burnish/reset", {})
-    if printed_json(done, as_json):
+    report = proxy.post("/burnish/reset", {})
+    if printed_json(report, as_json):
         return
-    console.print(f"copied the log to [cyan]{escape(done['backup'])}[/]", soft_wrap=True)
-    if done["run"]:
-        console.print(f"ended {done['run']}, the training run that was under way")
-    console.print("the base model is live" + _unloaded(done))
+    console.print(f"copied the log to [cyan]{escape(report['backup'])}[/]", soft_wrap=True)
+    if report["run"]:
+        console.print(f"ended {report['run']}, the training run that was under way")
+    console.print("the base model is live" + _unloaded(report))
     count = (
-        "1 rating no longer counts" if done["ratings"] == 1 else f"{done['ratings']} ratings no longer count"
+        "1 rating no longer counts"
+        if report["ratings"] == 1
+        else f"{report['ratings']} ratings no longer count"
     )
     console.print(f"{count}; the answers are still in the log")
-    if replaced := done["replaced"]:
+    if replaced := report["replaced"]:
         console.print(
             f"to go back: [cyan]burnish adapters rollback {replaced}[/]; for the ratings, restore the copy"
         )
@@ -60,8 +62,8 @@ def _ask(status: dict[str, Any]) -> None:
         raise Interrupted("nothing was changed")
 
 
-def _unloaded(done: dict[str, Any]) -> str:
-    if still := done["loaded"]:
+def _unloaded(report: dict[str, Any]) -> str:
+    if still := report["loaded"]:
         names = ", ".join(map(version_name, still))
         return f"; {names} is unloaded as soon as its last request has ended"
-    return f"; {version_name(done['replaced'])} was unloaded" if done["replaced"] else ", as before"
+    return f"; {version_name(report['replaced'])} was unloaded" if report["replaced"] else ", as before"

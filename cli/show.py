@@ -30,11 +30,11 @@ def status(url: Url = None, as_json: Json = False) -> None:
 def _rollouts(rollouts: dict[str, Any]) -> list[tuple[str, str]]:
     """Nothing learns from them by itself, so it is said that they wait."""
     under_way = [f"{rollouts['open']} under way"] if rollouts["open"] else []
-    ready = [
+    tasks = [
         f"{count} of the task {escape(repr(task))} teach with [cyan]burnish train --rollouts {escape(quote(task))}[/]"
         for task, count in rollouts["ready"].items()
     ]
-    lines = [*under_way, *ready]
+    lines = [*under_way, *tasks]
     return [("rollouts" if not place else "", line) for place, line in enumerate(lines)]
 
 
@@ -43,7 +43,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     lines = [
         ("burnish", f"{state['version']} at {escape(url)}"),
         ("upstream", escape(state["upstream"])),
-        *(("", _further(each)) for each in state["upstreams"]),
+        *(("", _further(upstream)) for upstream in state["upstreams"]),
         ("live", _live(live, replicas=state["upstream"].count(",") + 1)),
         ("answers", f"{counts['completions']} in {counts['conversations']} conversations"),
         (
@@ -54,17 +54,17 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     ]
     if started := state["engine"].get("started"):
         lines.insert(2, ("engine", escape(started_engine(started))))
-    if others := counts["passthrough"]:
-        passed = f"{others} other requests passed through: burnish history --passthrough"
+    if count := counts["passthrough"]:
+        passed = f"{count} other requests passed through: burnish history --passthrough"
         lines.insert(-1, ("other", passed))
-    if ready := learner.get("ready"):
+    if ratings := learner.get("ready"):
         needed = learner["needed"]
         lines.append(
             (
                 "ready",
-                f"{ready['new']} new of {needed['new']}, {ready['good']} good of {needed['good']}, "
-                f"{ready['bad']} bad of {needed['bad']}; or {ready['comments']} comments of {needed['comments']}"
-                + (f"; {ready['pairs']} corrections and preferences" if ready["pairs"] else ""),
+                f"{ratings['new']} new of {needed['new']}, {ratings['good']} good of {needed['good']}, "
+                f"{ratings['bad']} bad of {needed['bad']}; or {ratings['comments']} comments of {needed['comments']}"
+                + (f"; {ratings['pairs']} corrections and preferences" if ratings["pairs"] else ""),
             )
         )
         if missing := left_out(learner):
@@ -90,13 +90,11 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     return lines
 
 
-def started_engine(found: dict[str, Any]) -> str:
+def started_engine(engine: dict[str, Any]) -> str:
     """Describe the engine that burnish started, from its status."""
-    restarts = f", restarted {found['restarts']}×" if found["restarts"] else ""
-    process = f", process {found['pid']}" if found["pid"] else ""
-    return (
-        f"{found['name']}, started by burnish: {found['state']}{process}{restarts}; its log is {found['log']}"
-    )
+    restarts = f", restarted {engine['restarts']}×" if engine["restarts"] else ""
+    process = f", process {engine['pid']}" if engine["pid"] else ""
+    return f"{engine['name']}, started by burnish: {engine['state']}{process}{restarts}; its log is {engine['log']}"
 
 
 def _further(upstream: dict[str, Any]) -> str:
@@ -124,10 +122,10 @@ def _signals(signals: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what was read from results of tools, and the latest result that can't be trusted."""
     if not signals["on"]:
         return []
-    given = f"on: {signals['given']} ratings by results of tools, {signals['withheld']} withheld"
-    withheld = [each for each in signals["latest"] if each["good"] is None][-1:]
-    why = [f"no good rating for {each['completion_id']}: {escape(each['words'])}" for each in withheld]
-    return [("signals", given), *(("", each) for each in why)]
+    totals = f"on: {signals['given']} ratings by results of tools, {signals['withheld']} withheld"
+    withheld = [signal for signal in signals["latest"] if signal["good"] is None][-1:]
+    why = [f"no good rating for {signal['completion_id']}: {escape(signal['words'])}" for signal in withheld]
+    return [("signals", totals), *(("", reason) for reason in why)]
 
 
 def _live(live: dict[str, Any], replicas: int) -> str:
@@ -141,23 +139,23 @@ def raters(url: Url = None, as_json: Json = False) -> None:
     """A rater who agrees with the others no more often than chance rates by other standards. Set `train.rater_weights`
     to give each rater more or less weight.
     """
-    found = Proxy(url).get("/burnish/raters")
-    if printed_json(found, as_json):
+    page = Proxy(url).get("/burnish/raters")
+    if printed_json(page, as_json):
         return
-    if not found["data"]:
+    if not page["data"]:
         console.print("[dim]no answers are rated yet[/]")
         return
     table = Table("rater", box=None, pad_edge=False)
     for name in ("rated", "good", "bad", "weight", "agrees with the others"):
         table.add_column(name, justify="right")
-    for each in found["data"]:
+    for rater in page["data"]:
         table.add_row(
-            f"[bold]{escape(each['name'])}[/]",
-            str(each["good"] + each["bad"]),
-            f"[green]{each['good']}[/]",
-            f"[red]{each['bad']}[/]",
-            f"{each['weight']:g}",
-            _agreement(each),
+            f"[bold]{escape(rater['name'])}[/]",
+            str(rater["good"] + rater["bad"]),
+            f"[green]{rater['good']}[/]",
+            f"[red]{rater['bad']}[/]",
+            f"{rater['weight']:g}",
+            _agreement(rater),
         )
     console.print(table)
 

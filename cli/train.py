@@ -47,15 +47,15 @@ def train(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    asked = {"rollouts": rollouts, "objective": objective}
-    wanted = {"force": force, "refresh": refresh, "rlhf": rlhf, "judge": judge} | {
-        name: value for name, value in asked.items() if value is not None
+    choices = {"rollouts": rollouts, "objective": objective}
+    request = {"force": force, "refresh": refresh, "rlhf": rlhf, "judge": judge} | {
+        name: choice for name, choice in choices.items() if choice is not None
     }
     proxy = Proxy(url)
     if dry_run:
-        _dry_run(proxy, wanted, as_json)
+        _dry_run(proxy, request, as_json)
         return
-    started = _started(proxy, wanted, attach=wait and not (refresh or rlhf or any(asked.values())))
+    started = _started(proxy, request, attach=wait and not (refresh or rlhf or any(choices.values())))
     run_id = started["run_id"]
     if not as_json:
         for warning in started.get("warnings", ()):
@@ -72,10 +72,10 @@ def train(
     demand_ending(run)
 
 
-def _started(proxy: Proxy, wanted: dict[str, Any], *, attach: bool) -> dict[str, Any]:
+def _started(proxy: Proxy, request: dict[str, Any], *, attach: bool) -> dict[str, Any]:
     """Start a run; with ``attach``, one that is under way will do. Raises CommandFailed."""
     try:
-        return dict(proxy.post("/burnish/train", wanted))
+        return dict(proxy.post("/burnish/train", request))
     except CommandFailed:
         if not (attach and (run := proxy.get("/burnish/status")["learner"].get("run"))):
             raise
@@ -92,8 +92,8 @@ def resume(url: Url = None) -> None:
     console.print(f"resumed: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
 
 
-def _dry_run(proxy: Proxy, wanted: dict[str, Any], as_json: bool) -> None:
-    plan = proxy.post("/burnish/train", wanted | {"dry_run": True})
+def _dry_run(proxy: Proxy, request: dict[str, Any], as_json: bool) -> None:
+    plan = proxy.post("/burnish/train", request | {"dry_run": True})
     if printed_json(plan, as_json):
         return
     would = "[green]would train[/]" if plan["would_train"] else "[red]would not train[/]"
@@ -101,11 +101,11 @@ def _dry_run(proxy: Proxy, wanted: dict[str, Any], as_json: bool) -> None:
     console.print(f"{would}: {escape(plan['why'])}")
     console.print(f"automatic training: {escape(plan['by_itself'])}")
     comments = f", {plan['comments']} with a comment" if plan["comments"] else ""
-    data = f"{on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, test on {plan['held_out']} more"
+    basis = f"{on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, test on {plan['held_out']} more"
     if plan["episodes"]:
-        data = f"{plan['episodes']} rollouts"
+        basis = f"{plan['episodes']} rollouts"
     console.print(
-        f"train on {data}, objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
+        f"train on {basis}, objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
     )
     for line in (plan["note"], left_out(plan)):
         if line:
@@ -122,11 +122,11 @@ def _replayed(counts: dict[str, Any]) -> str:
     return f" and {counts['replayed']} older ones again" if counts["replayed"] else ""
 
 
-def _ratings_used(result: dict[str, Any] | None) -> list[str]:
+def _ratings_used(outcome: dict[str, Any] | None) -> list[str]:
     """Describe the ratings that a run used, if its job still exists."""
-    if result is None:
+    if outcome is None:
         return []
-    new = f"trained on {result['ratings'] - result['replayed']} new ratings{_replayed(result)}"
-    if result["episodes"]:
-        new = f"trained on {result['episodes']} rollouts, mean reward {result['reward']:.3f}"
-    return [new, *filter(None, (left_out(result),))]
+    new = f"trained on {outcome['ratings'] - outcome['replayed']} new ratings{_replayed(outcome)}"
+    if outcome["episodes"]:
+        new = f"trained on {outcome['episodes']} rollouts, mean reward {outcome['reward']:.3f}"
+    return [new, *filter(None, (left_out(outcome),))]

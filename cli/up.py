@@ -13,7 +13,7 @@ from rich.logging import RichHandler
 from rich.markup import escape
 
 from burnish.adapters.hosts.detect import LM_STUDIO, NAMES
-from burnish.cli.engines import Offer, engines_here, offers
+from burnish.cli.engines import EngineOffer, engines_here, offers
 from burnish.cli.fetch import fetch
 from burnish.config.config import Config
 from burnish.proxy.plain import plain
@@ -87,8 +87,8 @@ def up(
         setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
         raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
     chosen_before = (settings.upstream, settings.managed, settings.model, settings.context, settings.parallel)
-    if not any(chosen_before) and (chosen := _choose_engine()):
-        settings = read_settings(flags | chosen, file=config)
+    if not any(chosen_before) and (engine_settings := _choose_engine()):
+        settings = read_settings(flags | engine_settings, file=config)
     _log_to_terminal(settings)
     if (settings.model and not settings.upstream) and settings.managed in (None, "llama-server"):
         fetch(settings.model)
@@ -110,31 +110,31 @@ def _choose_engine() -> dict[str, Any]:
 
     Without a terminal, print the engines and choose none.
     """
-    here = asyncio.run(engines_here())
-    for url, each in here:
-        if not each.takes_versions:
-            what = f"{NAMES[each.kind]} with {plain(each.model)} answers at {url}. {LM_STUDIO}."
+    engines = asyncio.run(engines_here())
+    for url, engine in engines:
+        if not engine.takes_versions:
+            what = f"{NAMES[engine.kind]} with {plain(engine.model)} answers at {url}. {LM_STUDIO}."
             console.print(f"[dim]{escape(what)}[/]", soft_wrap=True)
-    found = offers(here)
+    choices = offers(engines)
     if not sys.stdin.isatty():
-        for offer in found:
+        for offer in choices:
             console.print(
                 f"[dim]{escape(offer.words)}; to use it: burnish up {escape(offer.flags)}[/]", soft_wrap=True
             )
         return {}
-    if len(found) == 1:
-        chosen = found[0] if typer.confirm(f"{found[0].words}. Use it?", default=True) else None
+    if len(choices) == 1:
+        choice = choices[0] if typer.confirm(f"{choices[0].words}. Use it?", default=True) else None
     else:
-        chosen = _chosen(found) if found else None
-    return {"upstream": chosen.upstream, "model": chosen.model} if chosen else {}
+        choice = _chosen(choices) if choices else None
+    return {"upstream": choice.upstream, "model": choice.model} if choice else {}
 
 
-def _chosen(found: Sequence[Offer]) -> Offer | None:
+def _chosen(choices: Sequence[EngineOffer]) -> EngineOffer | None:
     """Ask for one of several engines; None: the embedded engine with the small model."""
-    options = {str(number): each for number, each in enumerate([*found, None], 1)}
+    options = {str(number): offer for number, offer in enumerate([*choices, None], 1)}
     console.print("Which engine serves the model?")
-    for number, each in options.items():
-        words = each.words if each else "burnish's own engine, with a small model"
+    for number, offer in options.items():
+        words = offer.words if offer else "burnish's own engine, with a small model"
         console.print(f"  [cyan]{number}[/]  {escape(words)}", soft_wrap=True)
     while (number := str(typer.prompt("Engine", default="1")).strip()) not in options:
         console.print(f"[yellow]choose a number from 1 to {len(options)}[/]")

@@ -83,8 +83,8 @@ def described(run: Run) -> str:
 
 def phase_of(run: Run) -> tuple[str, int | None, int]:
     """Return the phase of a run, how much it has to do (None: unknown), and how much of it is done."""
-    now = run["progress"] or {"phase": "planning", "total": None, "done": 0}
-    return now["phase"], now["total"], now["done"]
+    progress = run["progress"] or {"phase": "planning", "total": None, "done": 0}
+    return progress["phase"], progress["total"], progress["done"]
 
 
 def _looks(proxy: Proxy, run_id: str) -> Iterator[Run]:
@@ -135,25 +135,25 @@ def _bar() -> Iterator[Callable[[Run], None]]:
 
         def show(run: Run) -> None:
             over(run)
-            phase, total, done = phase_of(run)
+            phase, total, count = phase_of(run)
             loss = f"loss {run['step']['loss']:+.3f}" if _step(run) else ""
             note = "  ".join(filter(None, (loss, _eta(run))))
-            bars.update(bar, description=phase, total=total, completed=done, note=note)
+            bars.update(bar, description=phase, total=total, completed=count, note=note)
 
         yield show
 
 
 def _line_per_phase() -> Callable[[Run], None]:
     """Return a function that prints a line when a phase begins."""
-    shown = ""
+    last_phase = ""
 
     def show(run: Run) -> None:
-        nonlocal shown
-        now = run["progress"]
-        if run["ended_at"] or not now or now["phase"] == shown:
+        nonlocal last_phase
+        progress = run["progress"]
+        if run["ended_at"] or not progress or progress["phase"] == last_phase:
             return
-        shown = now["phase"]
-        moment = datetime.fromtimestamp(now["started_at"]).strftime("%H:%M:%S")
+        last_phase = progress["phase"]
+        moment = datetime.fromtimestamp(progress["started_at"]).strftime("%H:%M:%S")
         console.print(f"[dim]{moment}[/] {escape(described(run))}")
 
     return show
@@ -161,14 +161,14 @@ def _line_per_phase() -> Callable[[Run], None]:
 
 def _follow_as_json(proxy: Proxy, run_id: str) -> Run:
     """Print the record of a run whenever its progress has changed."""
-    before: Any = None
+    last_state: Any = None
 
     def show(run: Run) -> None:
-        nonlocal before
-        now = run["progress"] or {}
-        state = run["status"], now.get("phase"), now.get("done"), now.get("total")
-        if state != before:
-            before = state
+        nonlocal last_state
+        progress = run["progress"] or {}
+        state = run["status"], progress.get("phase"), progress.get("done"), progress.get("total")
+        if state != last_state:
+            last_state = state
             _print_json_line(run)
 
     return _last(_looks(proxy, run_id), show)
@@ -183,14 +183,14 @@ def _print_json_line(content: Any) -> None:
 
 def _next(proxy: Proxy, as_json: bool) -> str:
     """Wait for a run and return its ID, even if it ends at once. Raises Interrupted, CommandFailed."""
-    known, said = _latest(proxy), ""
+    previous, last_reason = _latest(proxy), ""
     try:
         with ctrl_c() as pressed:
-            while (latest := _latest(proxy)) is None or (known and latest["id"] == known["id"]):
+            while (latest := _latest(proxy)) is None or (previous and latest["id"] == previous["id"]):
                 reason = proxy.get("/burnish/status")["learner"]["reason"]
-                if reason != said and not as_json:
+                if reason != last_reason and not as_json:
                     console.print(f"[dim]no run is under way yet: {escape(reason)}[/]")
-                said = reason
+                last_reason = reason
                 pressed.check()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
@@ -218,8 +218,8 @@ def _latest(proxy: Proxy) -> Run | None:
 
 
 def _phase(run: Run) -> str:
-    phase, total, done = phase_of(run)
-    return phase if total is None else f"{phase} {done}/{total}"
+    phase, total, count = phase_of(run)
+    return phase if total is None else f"{phase} {count}/{total}"
 
 
 def _step(run: Run) -> str:
@@ -230,8 +230,8 @@ def _step(run: Run) -> str:
 
 
 def _eta(run: Run) -> str:
-    now = run["progress"] or {}
-    phase, whole = now.get("eta_s"), now.get("run_eta_s")
+    progress = run["progress"] or {}
+    phase, whole = progress.get("eta_s"), progress.get("run_eta_s")
     of_phase = f"{_about(phase)} left" if phase is not None else ""
     of_run = f"run {_about(whole)}" if whole is not None else ""
     return ", ".join(filter(None, (of_phase, of_run)))

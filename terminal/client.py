@@ -59,8 +59,8 @@ def find(url: str | None, config: Config) -> Address:
                     "burnish's address must not contain a password (@): set BURNISH_API_KEY instead"
                 )
             return Address(url.rstrip("/").removesuffix("/v1"))
-        if found := server_file.running(config):
-            return Address(found.url)
+        if server := server_file.running(config):
+            return Address(server.url)
     except ConfigError as error:
         raise WrongUsage(error.message) from error
     if in_use(config.data_dir):
@@ -109,13 +109,13 @@ class Proxy:
 
     def get(self, path: str, **params: Any) -> Any:
         """Raises NotRunning, CommandFailed."""
-        query = urlencode({name: value for name, value in params.items() if value is not None})
+        query = urlencode({name: param for name, param in params.items() if param is not None})
         return self._checked("GET", f"{path}?{query}" if query else path)
 
     def post(self, path: str, body: dict[str, Any], headers: Headers = None) -> Any:
         """Raises NotRunning, CommandFailed, WrongUsage."""
-        given = {name: value for name, value in body.items() if value is not None}
-        return self._checked("POST", path, given, headers)
+        fields = {name: field for name, field in body.items() if field is not None}
+        return self._checked("POST", path, fields, headers)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
         """Raises NotRunning, CommandFailed, WrongUsage."""
@@ -156,11 +156,11 @@ class Proxy:
     def _request(self, method: str, path: str, body: Body, headers: Headers) -> Iterator[HTTPResponse]:
         if self._absent:
             raise NotRunning(self._absent)
-        sent = {**self._headers, **(headers or {}), "connection": "close"}
+        request_headers = {**self._headers, **(headers or {}), "connection": "close"}
         content = None
         if body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()
-            sent["content-type"] = "application/json"
+            request_headers["content-type"] = "application/json"
         connection = self._connection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)
         try:
             try:
@@ -169,7 +169,7 @@ class Proxy:
                 raise NotRunning(f"burnish isn't running at {self.url}. Start it with: burnish up") from error
             connection.sock.settimeout(self._timeout_s)
             with self._broken_off():
-                connection.request(method, self._prefix + path, content, sent)
+                connection.request(method, self._prefix + path, content, request_headers)
                 response = connection.getresponse()
             with response:
                 yield response
@@ -215,7 +215,7 @@ def _refusal(status: int, content: dict[str, Any] | None) -> CommandFailed | Non
     error = (content or {}).get("error")
     if not isinstance(error, dict) or "message" not in error:
         return None
-    ids = [f"  {each['completion_id']}" for each in error.get("candidates", ())]
+    ids = [f"  {completion['completion_id']}" for completion in error.get("candidates", ())]
     kind = WrongUsage if status in USAGE_ERRORS else CommandFailed
     return kind("\n".join([str(error["message"]), *ids]))
 

@@ -55,8 +55,8 @@ NoTrain = Annotated[bool, typer.Option("--no-train", help="Never train; only for
 ConfigFile = Annotated[Path | None, typer.Option(help="Configuration file (TOML).")]
 
 
-def _refuse(option: typer.CallbackParam, value: str | None) -> None:
-    if value is not None:
+def _refuse(option: typer.CallbackParam, text: str | None) -> None:
+    if text is not None:
         raise WrongUsage(f"--{option.name}: {withdrawn(str(option.name))}")
 
 

@@ -42,11 +42,11 @@ errors = SafeConsole(highlight=False, emoji=False, stderr=True, soft_wrap=True)
 SHOWN_CHARACTERS = 60
 
 
-def printed_json(content: Any, wanted: bool) -> bool:
+def printed_json(content: Any, as_json: bool) -> bool:
     """Print JSON if it is wanted; return whether it was."""
-    if wanted:
+    if as_json:
         typer.echo(escaped(json.dumps(content, indent=2, ensure_ascii=False)))
-    return wanted
+    return as_json
 
 
 class CtrlC:
@@ -96,14 +96,14 @@ def unechoed() -> Iterator[None]:
         yield
         return
     descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
+    settings = termios.tcgetattr(descriptor)
     silent = termios.tcgetattr(descriptor)
     silent[3] &= ~termios.ECHO
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        termios.tcsetattr(descriptor, termios.TCSANOW, settings)
 
 
 def clock(seconds: float | None) -> str:

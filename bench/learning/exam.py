@@ -9,7 +9,7 @@ from typing import Any
 from bench.learning.general import FACTS, right
 from bench.learning.preferences import Preference
 from bench.learning.user import User
-from burnish.parts.desktop.demo.user import MAX_TOKENS, Answered, summarise
+from burnish.parts.desktop.demo.user import MAX_TOKENS, AnsweredQuestion, summarise
 
 # Enough for a fact.
 FACT_TOKENS = 40
@@ -23,7 +23,7 @@ ASKED_AT_LENGTH = 12
 class Exam:
     """The answers of a version."""
 
-    answers: list[Answered]
+    answers: list[AnsweredQuestion]
     """To the held-out questions, as its users ask them."""
     known: list[str]
     """To the facts, in their order; empty where nobody asked."""

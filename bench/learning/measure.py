@@ -28,7 +28,7 @@ from bench.learning.questions import PROMPTS
 from bench.learning.stress import stressed
 from bench.learning.user import User
 from burnish.parts.desktop.demo.running import burnish
-from burnish.parts.desktop.demo.user import Answered
+from burnish.parts.desktop.demo.user import AnsweredQuestion
 from burnish.system.threads import cores
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -116,19 +116,23 @@ class _Measurement:
 
     def _answers(
         self, user: User, folder: Path, done: int, count: int
-    ) -> tuple[list[Answered], list[Answered]]:
+    ) -> tuple[list[AnsweredQuestion], list[AnsweredQuestion]]:
         """Return first and, where answers are compared, second answers to a round's questions.
 
         Those of the first round are the base model's, which are in the folder's log already.
         """
         if not done:
             first, second = json.loads((folder / ANSWERS).read_text(encoding="utf-8"))
-            return [Answered(**each) for each in first[:count]], [Answered(**each) for each in second[:count]]
+            return [AnsweredQuestion(**each) for each in first[:count]], [
+                AnsweredQuestion(**each) for each in second[:count]
+            ]
         self.say(f"asking questions {done + 1} to {count}")
         with self._timed("asking"):
             return self._ask(user, done, count)
 
-    def _ask(self, user: User, done: int, count: int) -> tuple[list[Answered], list[Answered]]:
+    def _ask(
+        self, user: User, done: int, count: int
+    ) -> tuple[list[AnsweredQuestion], list[AnsweredQuestion]]:
         dice = DICE_OF_A_SEED * (self.cell.seed + 1) + done
         first = list(user.ask_all(self.questions[done:count], dice))
         if not self.arm.pairs:
@@ -161,7 +165,9 @@ class _Measurement:
                 self.kept.mkdir(parents=True, exist_ok=True)
                 _write(path, asdict(exam))
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Exam([Answered(**each) for each in content["answers"]], content["known"], content["lengthy"])
+        return Exam(
+            [AnsweredQuestion(**each) for each in content["answers"]], content["known"], content["lengthy"]
+        )
 
     def _exam(self, folder: Path) -> Exam:
         self.say(f"asking {self.cell.held_out} other questions")
@@ -193,7 +199,7 @@ def _alone(path: Path) -> threading.Lock:
     return _asking.setdefault(path, threading.Lock())
 
 
-def _compare(user: User, rater: Preference, pair: list[Answered]) -> None:
+def _compare(user: User, rater: Preference, pair: list[AnsweredQuestion]) -> None:
     """Say which of two answers is better, when only one of them pleases."""
     better = [each for each in pair if each.satisfies(rater.satisfied)]
     worse = [each for each in pair if not each.satisfies(rater.satisfied)]

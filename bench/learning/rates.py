@@ -12,7 +12,7 @@ from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
 from bench.learning.user import User
 from burnish.parts.desktop.demo.running import burnish
-from burnish.parts.desktop.demo.user import Answered, summarise
+from burnish.parts.desktop.demo.user import AnsweredQuestion, summarise
 
 QUESTIONS = 120
 SEED = 0
@@ -36,7 +36,7 @@ def rates(names: Sequence[str], scratch: Path, settings: Mapping[str, str], say:
     wanted = [PREFERENCES[name] for name in names]
     questions = random.Random(SEED).sample(PROMPTS, QUESTIONS)
     scratch.mkdir(parents=True, exist_ok=True)
-    answers: dict[tuple[str | None, int], list[Answered]] = {}
+    answers: dict[tuple[str | None, int], list[AnsweredQuestion]] = {}
     with burnish(scratch, dict(settings) | {"BURNISH_TRAIN__ENABLED": "false"}) as url:
         for preference in wanted:
             program = (preference.system, preference.max_tokens)
@@ -47,7 +47,7 @@ def rates(names: Sequence[str], scratch: Path, settings: Mapping[str, str], say:
     return [_rate(each, answers[each.system, each.max_tokens]) for each in wanted]
 
 
-def _rate(preference: Preference, answers: Sequence[Answered]) -> Rate:
+def _rate(preference: Preference, answers: Sequence[AnsweredQuestion]) -> Rate:
     counted = summarise(answers, preference.satisfied)
     return Rate(preference.name, preference.wants, _spoken(preference), counted.satisfied, counted.joint)
 

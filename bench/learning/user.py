@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.learning.preferences import Preference
-from burnish.parts.desktop.demo.user import Answered
+from burnish.parts.desktop.demo.user import AnsweredQuestion
 from burnish.parts.desktop.demo.user import User as DemoUser
 
 
@@ -13,7 +13,7 @@ class User(DemoUser):
     def __init__(self, url: str, preference: Preference) -> None:
         super().__init__(url, preference.system, preference.max_tokens)
 
-    def go_on(self, answered: Answered, text: str) -> Answered:
+    def go_on(self, answered: AnsweredQuestion, text: str) -> AnsweredQuestion:
         """Write the next turn of a conversation, and return the answer."""
         history = [
             {"role": "user", "content": answered.question},
@@ -21,9 +21,9 @@ class User(DemoUser):
         ]
         return self.chat([*history, {"role": "user", "content": text}])
 
-    def grade(self, answered: Answered, grade: int) -> None:
+    def grade(self, answered: AnsweredQuestion, grade: int) -> None:
         """Give an answer 1 to 5."""
         self.send({"response_id": answered.response_id, "rating": grade, "scale": "likert"})
 
-    def prefer(self, better: Answered, worse: Answered) -> None:
+    def prefer(self, better: AnsweredQuestion, worse: AnsweredQuestion) -> None:
         self.send({"response_id": better.response_id, "preferred_over": worse.response_id})

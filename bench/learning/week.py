@@ -20,7 +20,7 @@ from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
 from bench.learning.user import User
 from burnish.parts.desktop.demo.running import burnish
-from burnish.parts.desktop.demo.user import Answered, summarise
+from burnish.parts.desktop.demo.user import AnsweredQuestion, summarise
 
 MEASURED = 40
 """Questions that are asked every day and never rated."""
@@ -47,7 +47,7 @@ def main() -> None:
 
 def live(
     url: str, user: User, wish: Preference, days: int, ratings: int, seed: int
-) -> tuple[list[Answered], list[Answered]]:
+) -> tuple[list[AnsweredQuestion], list[AnsweredQuestion]]:
     """Rate and learn day by day; returns the measured answers before the first day and after the last."""
     questions = random.Random(seed).sample(PROMPTS, len(PROMPTS))
     measured, rated = questions[:MEASURED], questions[MEASURED:]
@@ -65,7 +65,7 @@ def live(
     return first, answers
 
 
-def holds(first: list[Answered], last: list[Answered], wish: Preference) -> bool:
+def holds(first: list[AnsweredQuestion], last: list[AnsweredQuestion], wish: Preference) -> bool:
     before, after = ([float(each.satisfies(wish.satisfied)) for each in answers] for answers in (first, last))
     chance = by_chance(before, after)
     lengths = [summarise(answers, wish.satisfied).mean_characters for answers in (first, last)]
@@ -74,7 +74,7 @@ def holds(first: list[Answered], last: list[Answered], wish: Preference) -> bool
     return chance < CERTAIN and abs(change) <= LENGTH_STAYS
 
 
-def _row(day: int, answers: list[Answered], wish: Preference, outcome: str) -> None:
+def _row(day: int, answers: list[AnsweredQuestion], wish: Preference, outcome: str) -> None:
     found = summarise(answers, wish.satisfied)
     print(
         f"| {day} | {found.satisfied:.2f} | {found.mean_characters:.0f} | {found.on_topic:.2f} | {outcome} |",

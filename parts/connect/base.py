@@ -61,8 +61,8 @@ class Home:
 
     def named(self, variable: str, default: str) -> Path:
         """Return the path in a variable, else ``default``, relative to the home directory."""
-        value = self.env.get(variable)
-        return Path(value).expanduser() if value else self.path / default
+        path = self.env.get(variable)
+        return Path(path).expanduser() if path else self.path / default
 
     def config(self, name: str) -> Path:
         """Return a program's directory in ``XDG_CONFIG_HOME``."""

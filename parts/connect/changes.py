@@ -14,7 +14,7 @@ from burnish.parts.connect.yaml_items import YamlItem, without_item
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingsChange:
     """Entries to add to a settings file."""
 
     path: Path
@@ -66,18 +66,18 @@ Undo = Callable[[str, str, str, Collection[Keys]], str]
 
 
 def _settings(how: Format) -> Undo:
-    return lambda now, before, after, units: without_entries(how, now, before, after, units)
+    return lambda text, old, new, units: without_entries(how, text, old, new, units)
 
 
-def _file(now: str, before: str, after: str, units: Collection[Keys]) -> str:
+def _file(text: str, old: str, new: str, units: Collection[Keys]) -> str:
     raise ValueError("the file was changed since; delete it by hand if you don't need it")
 
 
 KINDS: Mapping[str, Undo] = {
     Json.name: _settings(Json()),
     Toml.name: _settings(Toml()),
-    YamlItem.kind: lambda now, before, after, units: without_item(now, before, after),
+    YamlItem.kind: lambda text, old, new, units: without_item(text, old, new),
     OwnFile.kind: _file,
-    Scratch.kind: lambda now, before, after, units: "",
+    Scratch.kind: lambda text, old, new, units: "",
 }
 """How to undo each kind of change in a file that was changed since."""

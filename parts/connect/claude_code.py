@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from burnish.parts.connect.base import BURNISH_KEY, Change, Home, Place
-from burnish.parts.connect.changes import OwnFile, Settings
+from burnish.parts.connect.changes import OwnFile, SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
 from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
@@ -45,9 +45,9 @@ def changes(place: Place, home: Home) -> Sequence[Change]:
     hooks: dict[str, dict[str, Any]] = {"UserPromptExpansion": {"matcher": "rl", "hooks": [command]}}
     if place.mode == "prompt":
         hooks |= {"Stop": {"hooks": [command]}, "UserPromptSubmit": {"hooks": [command]}}
-    entries = [(("env", name), value) for name, value in env.items()]
+    entries = [(("env", name), setting) for name, setting in env.items()]
     return (
-        Settings(
+        SettingsChange(
             folder / "settings.json",
             Json(),
             [*entries, *((("hooks", event, END), hook) for event, hook in hooks.items())],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from burnish.parts.connect.base import Change, Home, Place
-from burnish.parts.connect.changes import Settings
+from burnish.parts.connect.changes import SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.proxy.client_headers import ANY_KEY
 
@@ -18,7 +18,7 @@ UPDATED_AT = "2026-01-01T00:00:00.000Z"
 
 
 def changes(place: Place, home: Home) -> Sequence[Change]:
-    data = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
+    folder = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
     settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
     if not place.own_credentials:
         settings["apiKey"] = place.key or ANY_KEY
@@ -30,4 +30,4 @@ def changes(place: Place, home: Home) -> Sequence[Change]:
         (("lastUsedProvider",), PROVIDER),
         (("providers", PROVIDER), provider),
     ]
-    return (Settings(data / "settings" / "providers.json", Json(), entries),)
+    return (SettingsChange(folder / "settings" / "providers.json", Json(), entries),)

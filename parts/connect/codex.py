@@ -8,7 +8,7 @@ from typing import Any
 
 from burnish.parts import user_files
 from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
-from burnish.parts.connect.changes import Settings
+from burnish.parts.connect.changes import SettingsChange
 from burnish.parts.connect.formats import Json, Toml
 from burnish.proxy.client_headers import KEY_HEADER
 
@@ -26,13 +26,13 @@ def changes(place: Place, home: Home) -> Sequence[Change]:
     if place.key:
         provider["http_headers"] = {KEY_HEADER: place.key}
     entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
-    return (Settings(folder / "config.toml", Toml(), entries),)
+    return (SettingsChange(folder / "config.toml", Toml(), entries),)
 
 
 def _has_stored_key(folder: Path) -> bool:
     """Return True if ``codex login --with-api-key`` stored a key. A ChatGPT login works only at OpenAI."""
     try:
-        now = user_files.read(folder / "auth.json")
-        return bool(now and Json().parse(now[0]).get(OPENAI_KEY))
+        file = user_files.read(folder / "auth.json")
+        return bool(file and Json().parse(file[0]).get(OPENAI_KEY))
     except ValueError:
         return False

@@ -50,31 +50,31 @@ def connect(
     if agent is None:
         _list(config)
         return
-    known = _known(agent)
+    target = _known(agent)
     place, upstream = _place(Proxy(url), config, model)
-    changes = known.changes(place, Home())
+    changes = target.changes(place, Home())
     if only_print:
-        _print(changes, known.by_hand(place))
+        _print(changes, target.by_hand(place))
         return
-    remote = known.remote(Home())
+    remote = target.remote(Home())
     if remote:
-        _say_lines(connection.connect_remote(remote, place, _remote_record(config, known)))
-    _say(connection.connect(changes, _record(config, known), private=place.key is not None))
-    if remote or (changes and not known.imports):
+        _say_lines(connection.connect_remote(remote, place, _remote_record(config, target)))
+    _say(connection.connect(changes, _record(config, target), private=place.key is not None))
+    if remote or (changes and not target.imports):
         console.print(
-            f"{known.title} now uses {place.url}. To undo: [cyan]burnish disconnect {known.name}[/]",
+            f"{target.title} now uses {place.url}. To undo: [cyan]burnish disconnect {target.name}[/]",
             soft_wrap=True,
         )
-        console.print(f"To rate an answer, type into the agent: [cyan]{escape(known.rating)}[/]")
+        console.print(f"To rate an answer, type into the agent: [cyan]{escape(target.rating)}[/]")
         if place.mode == "prompt":
-            _say_choice(known)
-    if left := known.by_hand(place):
-        console.print(escape(left), soft_wrap=True)
+            _say_choice(target)
+    if steps := target.by_hand(place):
+        console.print(escape(steps), soft_wrap=True)
     if upstream is None:
         console.print(
             f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
         )
-    elif narrow := _too_narrow(known, Proxy(url)):
+    elif narrow := _too_narrow(target, Proxy(url)):
         console.print(f"[yellow]{escape(narrow)}[/]", soft_wrap=True)
 
 
@@ -83,19 +83,19 @@ def disconnect(
         str, typer.Argument(metavar="AGENT", help="The agent's name.", autocompletion=lambda: list(AGENTS))
     ],
 ) -> None:
-    known, config = _known(agent), read_settings()
-    record = _remote_record(config, known)
-    remote = known.remote(Home())
+    target, config = _known(agent), read_settings()
+    record = _remote_record(config, target)
+    remote = target.remote(Home())
     if record.exists() and not remote:
         raise WrongUsage(
-            f"{known.title} was connected by its API, so its key is needed again. {known.key_help}"
+            f"{target.title} was connected by its API, so its key is needed again. {target.key_help}"
         )
     lines = connection.disconnect_remote(remote, record) if remote else []
-    done = connection.disconnect(_record(config, known))
-    if not done and not lines:
-        console.print(f"{known.title} isn't connected: there is nothing to undo")
+    outcomes = connection.disconnect(_record(config, target))
+    if not outcomes and not lines:
+        console.print(f"{target.title} isn't connected: there is nothing to undo")
     _say_lines(lines)
-    _say(done)
+    _say(outcomes)
 
 
 def _known(name: str) -> Agent:
@@ -120,18 +120,18 @@ def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, str 
         upstream, has_key = str(status["upstream"]), bool(status["upstream_api_key"])
     except NotRunning:
         upstream, has_key = None, config.upstream_api_key is not None
-    served = upstream or config.upstream or EMBEDDED
-    return place_at(proxy.url, served, config, has_key=has_key, model=model), upstream
+    address = upstream or config.upstream or EMBEDDED
+    return place_at(proxy.url, address, config, has_key=has_key, model=model), upstream
 
 
 def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: str | None = None) -> Place:
     """Return what an agent must know about burnish. ``has_key``: burnish has a key for the upstream."""
-    ours = is_own(upstream)
+    own_engine = is_own(upstream)
     return Place(
         url=url,
         model=model or "default",
-        renames=model is not None or ours,
-        own_credentials=not (ours or has_key),
+        renames=model is not None or own_engine,
+        own_credentials=not (own_engine or has_key),
         key=config.api_key.get_secret_value() if config.api_key else None,
         hook=shlex.join([*_program(), "hook", "--url", url]),
         mode=config.feedback.mode,
@@ -141,25 +141,27 @@ def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: s
 def _too_narrow(agent: Agent, proxy: Proxy) -> str | None:
     """Return what to do if the engine can't take the agent's requests; None if it can, or doesn't tell."""
     try:
-        served = next(each for each in proxy.get("/v1/models")["data"] if each["id"] == DEFAULT_MODEL)
-        ours = proxy.get("/burnish/status")["engine"]["window"]
+        model = next(model for model in proxy.get("/v1/models")["data"] if model["id"] == DEFAULT_MODEL)
+        window = proxy.get("/burnish/status")["engine"]["window"]
     except (CommandFailed, StopIteration, LookupError):
         return None
-    takes, needed = window_of(served), agent.sends_tokens + ANSWER_TOKENS
+    takes, needed = window_of(model), agent.sends_tokens + ANSWER_TOKENS
     if not takes or takes >= needed:
         return None
-    said = (
+    words = (
         f"{agent.title} sends about {agent.sends_tokens:,} tokens with its first message, and the engine takes "
         f"{takes:,} with the answer. "
     )
-    if ours is None:
-        return said + f"Start the engine with a context of {needed:,} or more."
-    if ours["trained"] >= needed:
-        return said + f"Start burnish with --context {needed}; --parallel 1 takes the least memory for it."
-    other = catalogue.for_context(needed)
-    take = f"--model {other.name} --context {needed}" if other else "--model with a longer context"
-    return said + (
-        f"The model was trained for {ours['trained']:,}. Take another: burnish up {take}. Or put your own engine "
+    if window is None:
+        return words + f"Start the engine with a context of {needed:,} or more."
+    if window["trained"] >= needed:
+        return words + f"Start burnish with --context {needed}; --parallel 1 takes the least memory for it."
+    alternative = catalogue.for_context(needed)
+    take = (
+        f"--model {alternative.name} --context {needed}" if alternative else "--model with a longer context"
+    )
+    return words + (
+        f"The model was trained for {window['trained']:,}. Take another: burnish up {take}. Or put your own engine "
         "behind burnish: burnish up --upstream URL"
     )
 
@@ -188,11 +190,11 @@ def _print(changes: Sequence[Change], by_hand: str) -> None:
         typer.echo(by_hand)
 
 
-def _say(done: Sequence[connection.Done]) -> None:
-    for each in done:
-        console.print(f"  {each.what:<10} {escape(str(each.path))}", soft_wrap=True)
-        if each.why:
-            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
+def _say(outcomes: Sequence[connection.FileOutcome]) -> None:
+    for outcome in outcomes:
+        console.print(f"  {outcome.what:<10} {escape(str(outcome.path))}", soft_wrap=True)
+        if outcome.why:
+            console.print(f"             [yellow]{escape(outcome.why)}[/]", soft_wrap=True)
 
 
 def _say_lines(lines: Sequence[str]) -> None:

@@ -39,13 +39,13 @@ def disconnect_remote(remote: Remote, record: Path) -> Sequence[str]:
     """Undo it; nothing if there is no record. Raises ConfigError."""
     if not record.exists():
         return []
-    done = remote.disconnect(json.loads(record.read_text("utf-8"))["api"])
+    lines = remote.disconnect(json.loads(record.read_text("utf-8"))["api"])
     record.unlink()
-    return done
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RecordedChange:
     """The change of one file, as recorded."""
 
     path: str
@@ -69,20 +69,20 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedChange:
     """The change of one file, and its present state."""
 
-    written: Written
-    now: str | None
+    record: RecordedChange
+    text: str | None
     mode: int
 
     @property
     def changes(self) -> bool:
-        return self.written.after != self.now or self.written.mode_made != self.mode
+        return self.record.after != self.text or self.record.mode_made != self.mode
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FileOutcome:
     """The result for one file."""
 
     path: Path
@@ -92,120 +92,120 @@ class Done:
     """The reason for "left"."""
 
 
-def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[Done]:
+def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[FileOutcome]:
     """Make all changes of an agent, or none. Repeats earlier ones. Raises ConfigError.
 
     ``private``: the changes contain a key, so only the owner may read the files while the agent is connected.
     """
-    earlier = {written.path: written for written in recorded(record)}
+    earlier = {change.path: change for change in recorded(record)}
     plan = planned(changes, record, private=private)
-    replaced = {each.written.path for each in plan}
-    others = [written for path, written in earlier.items() if path not in replaced]
+    replaced = {step.record.path for step in plan}
+    remaining = [change for path, change in earlier.items() if path not in replaced]
     with user_files.all_or_nothing([record, *(change.path for change in changes)]):
         # The record comes first: even after a crash in the middle, everything can be undone.
-        _record(record, [*others, *(each.written for each in plan)])
-        for each in plan:
-            if each.changes:
-                _write(each.written)
-    return [Done(Path(each.written.path), "changed" if each.changes else "unchanged") for each in plan]
+        _record(record, [*remaining, *(step.record for step in plan)])
+        for step in plan:
+            if step.changes:
+                _write(step.record)
+    return [FileOutcome(Path(step.record.path), "changed" if step.changes else "unchanged") for step in plan]
 
 
-def planned(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[Planned]:
+def planned(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[PlannedChange]:
     """Work out what ``connect`` would do; writes nothing. Raises ConfigError."""
-    earlier = {written.path: written for written in recorded(record)}
+    earlier = {change.path: change for change in recorded(record)}
     return [_planned(change, earlier.get(str(change.path)), private) for change in changes]
 
 
-def disconnect(record: Path) -> list[Done]:
+def disconnect(record: Path) -> list[FileOutcome]:
     """Undo a record; byte for byte in files that are unchanged since. Raises ConfigError."""
-    done = {written: _undone(written) for written in recorded(record)}
+    outcomes = {change: _undone(change) for change in recorded(record)}
     # Files that are left can be undone later, once they are fixed.
-    _record(record, [written for written, each in done.items() if each.what == "left"])
-    return list(done.values())
+    _record(record, [change for change, outcome in outcomes.items() if outcome.what == "left"])
+    return list(outcomes.values())
 
 
-def recorded(record: Path) -> list[Written]:
+def recorded(record: Path) -> list[RecordedChange]:
     """Return the recorded changes; none if the agent isn't connected. Raises ConfigError."""
     try:
         content = json.loads(record.read_text(encoding="utf-8"))["files"]
-        return [_written(each) for each in content]
+        return [_written(fields) for fields in content]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(f"can't read {record}, the record of the changed files: {error}") from error
 
 
-def _written(content: dict[str, Any]) -> Written:
+def _written(content: dict[str, Any]) -> RecordedChange:
     lists = {"folders": tuple(content["folders"]), "units": tuple(map(tuple, content["units"]))}
-    return Written(**content | lists)
+    return RecordedChange(**content | lists)
 
 
-def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
+def _planned(change: Change, earlier: RecordedChange | None, private: bool) -> PlannedChange:
     """Work out the change of a file. Raises ConfigError."""
     path = change.path
     try:
-        now, mode = user_files.read(path) or (None, user_files.OWNER_ONLY)
-        before = _without(earlier, now) if earlier and now is not None else now
-        after = change.made(before)
+        text, mode = user_files.read(path) or (None, user_files.OWNER_ONLY)
+        old_text = _without(earlier, text) if earlier and text is not None else text
+        new_text = change.made(old_text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path} wasn't changed: {error}. To see the settings and add them yourself: burnish connect … --print"
         ) from error
     folders = earlier.folders if earlier else tuple(map(str, user_files.missing_folders([path])))
     mode_before = _mode_before(earlier, mode) if earlier else mode
-    written = Written(
-        str(path), change.kind, mode_before, before, after, folders, tuple(change.units), private
+    record = RecordedChange(
+        str(path), change.kind, mode_before, old_text, new_text, folders, tuple(change.units), private
     )
-    return Planned(written, now, mode)
+    return PlannedChange(record, text, mode)
 
 
-def _undone(written: Written) -> Done:
-    path = Path(written.path)
+def _undone(change: RecordedChange) -> FileOutcome:
+    path = Path(change.path)
     try:
-        now, mode = user_files.read(path) or (None, written.mode)
-        rest = None if now is None else _without(written, now)
-        if rest == now:
-            return Done(path, "unchanged")
-        if rest is None:
+        text, mode = user_files.read(path) or (None, change.mode)
+        old_text = None if text is None else _without(change, text)
+        if old_text == text:
+            return FileOutcome(path, "unchanged")
+        if old_text is None:
             user_files.remove(path)
-            user_files.remove_empty(map(Path, written.folders))
+            user_files.remove_empty(map(Path, change.folders))
         else:
-            user_files.write(path, rest, _mode_before(written, mode))
+            user_files.write(path, old_text, _mode_before(change, mode))
     except OSError as error:
-        return Done(path, "left", f"can't write it: {error.strerror}")
+        return FileOutcome(path, "left", f"can't write it: {error.strerror}")
     except (ValueError, RecursionError) as error:
-        return Done(path, "left", str(error))
-    return Done(path, "removed" if rest is None else "restored")
+        return FileOutcome(path, "left", str(error))
+    return FileOutcome(path, "removed" if old_text is None else "restored")
 
 
-def _mode_before(written: Written, now: int) -> int:
+def _mode_before(change: RecordedChange, mode: int) -> int:
     """Return the old permission bits, or the present ones if they were changed since."""
-    return written.mode if now == written.mode_made else now
+    return change.mode if mode == change.mode_made else mode
 
 
-def _write(written: Written) -> None:
+def _write(change: RecordedChange) -> None:
     """Raises ConfigError."""
     try:
-        user_files.write(Path(written.path), written.after, written.mode_made)
+        user_files.write(Path(change.path), change.after, change.mode_made)
     except OSError as error:
-        raise ConfigError(f"can't write {written.path}: {error.strerror}") from error
+        raise ConfigError(f"can't write {change.path}: {error.strerror}") from error
 
 
-def _without(written: Written, now: str) -> str | None:
+def _without(change: RecordedChange, text: str) -> str | None:
     """Return the text of a file without our change; None if nothing is left. Raises ValueError."""
-    if now in (written.before, written.after):
-        return written.before
-    rest = KINDS[written.kind](now, written.before or "", written.after, written.units)
-    return None if written.before is None and "".join(rest.split()) in ("", "{}") else rest
+    if text in (change.before, change.after):
+        return change.before
+    remainder = KINDS[change.kind](text, change.before or "", change.after, change.units)
+    return None if change.before is None and "".join(remainder.split()) in ("", "{}") else remainder
 
 
-def _record(record: Path, written: list[Written]) -> None:
-    if not written:
+def _record(record: Path, changes: list[RecordedChange]) -> None:
+    if not changes:
         record.unlink(missing_ok=True)
         return
     try:
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = {"files": [asdict(each) for each in written]}
+        content = {"files": [asdict(change) for change in changes]}
         user_files.write(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise ConfigError(f"can't write {record}, the record of the changed files: {error}") from error

@@ -17,7 +17,7 @@ class Format(Protocol):
         """Parse a file; an empty one has no settings. Raises ValueError."""
         ...
 
-    def put(self, text: str, path: Path, value: Any) -> str:
+    def put(self, text: str, path: Path, content: Any) -> str:
         """Set a key, and make missing tables. Raises ValueError if something else is there."""
         ...
 
@@ -43,7 +43,7 @@ class Toml:
     def parse(self, text: str) -> dict[str, Any]:
         return tomlkit.parse(text).unwrap()
 
-    def put(self, text: str, path: Path, value: Any) -> str:
+    def put(self, text: str, path: Path, content: Any) -> str:
         document = tomlkit.parse(text)
         table: Any = document
         *tables, key = path
@@ -53,7 +53,7 @@ class Toml:
             table = table[name]
             if not isinstance(table, dict):
                 raise ValueError(f"{'.'.join(map(str, path[: depth + 1]))} isn't a table")
-        table[key] = value
+        table[key] = content
         return tomlkit.dumps(document)
 
     def remove(self, text: str, path: Path) -> str:

@@ -25,9 +25,9 @@ SESSION_HEADER = "x-burnish-session"
 
 def hook(url: Url = None) -> None:
     try:
-        given = json.load(sys.stdin)
-        event, session = str(given["hook_event_name"]), str(given["session_id"])
-        prompt = str(given["prompt"]) if event != "Stop" else ""
+        request = json.load(sys.stdin)
+        event, session = str(request["hook_event_name"]), str(request["session_id"])
+        prompt = str(request["prompt"]) if event != "Stop" else ""
     except (ValueError, LookupError, TypeError) as error:
         typer.echo(f"burnish: expected the JSON of an agent's hook on stdin: {error}", err=True)
         return

@@ -30,7 +30,7 @@ class _Child(NamedTuple):
     key: Key
     start: int
     """Of the member's name; of the element itself."""
-    value: int
+    content_start: int
     end: int
 
 
@@ -44,7 +44,7 @@ def parse(text: str) -> dict[str, Any]:
     return parsed
 
 
-def put(text: str, path: Path, value: Any) -> str:
+def put(text: str, path: Path, content: Any) -> str:
     """Set a member, or an element at END; containers that are not there are made. Raises ValueError."""
     if not text.strip():
         text = "{}\n"
@@ -54,10 +54,10 @@ def put(text: str, path: Path, value: Any) -> str:
         child = None if key == END else _child(text, start, key)
         if child is None:
             for inner in reversed(path[depth + 1 :]):
-                value = [value] if inner == END else {inner: value}
-            return _inserted(text, start, depth, value, None if key == END else str(key))
-        start, end = child.value, child.end
-    return text[:start] + _dumped(text, value, len(path)) + text[end:]
+                content = [content] if inner == END else {inner: content}
+            return _inserted(text, start, depth, content, None if key == END else str(key))
+        start, end = child.content_start, child.end
+    return text[:start] + _dumped(text, content, len(path)) + text[end:]
 
 
 def remove(text: str, path: Path) -> str:
@@ -77,10 +77,10 @@ def remove(text: str, path: Path) -> str:
     return text[: children[index - 1].end] + text[children[index].end :]
 
 
-def _inserted(text: str, start: int, depth: int, value: Any, name: str | None = None) -> str:
+def _inserted(text: str, start: int, depth: int, content: Any, name: str | None = None) -> str:
     """Put a new last child into the object or list that begins at ``start``, ``depth`` levels below the top."""
     children = _children(text, start)
-    dumped = _dumped(text, value, depth + 1)
+    dumped = _dumped(text, content, depth + 1)
     if name is not None:
         dumped = f"{json.dumps(name, ensure_ascii=False)}: {dumped}"
     if not children:
@@ -95,11 +95,11 @@ def _inserted(text: str, start: int, depth: int, value: Any, name: str | None = 
     return text[: last.end] + between + dumped + text[last.end :]
 
 
-def _dumped(text: str, value: Any, depth: int) -> str:
+def _dumped(text: str, content: Any, depth: int) -> str:
     """Write a value as the text around it is written: on lines of its own, or on one."""
     if not _spread(text):
-        return json.dumps(value, ensure_ascii=False)
-    lines = json.dumps(value, ensure_ascii=False, indent=_indent(text)).split("\n")
+        return json.dumps(content, ensure_ascii=False)
+    lines = json.dumps(content, ensure_ascii=False, indent=_indent(text)).split("\n")
     return (_newline(text) + _indent(text) * depth).join(lines)
 
 
@@ -114,8 +114,8 @@ def _newline(text: str) -> str:
 def _indent(text: str) -> str:
     """Return what the members of the outermost object are indented with."""
     children = _children(text, SPACE.match(text).end())  # type: ignore[union-attr]
-    found = INDENT.search(text, 0, children[0].start) if children else None
-    return (found[0] if found else "") or DEFAULT_INDENT
+    match = INDENT.search(text, 0, children[0].start) if children else None
+    return (match[0] if match else "") or DEFAULT_INDENT
 
 
 def _value(text: str, path: Path) -> int | None:
@@ -125,24 +125,24 @@ def _value(text: str, path: Path) -> int | None:
         child = _child(text, start, key) if start < len(text) and text[start] in "{[" else None
         if child is None:
             return None
-        start = child.value
+        start = child.content_start
     return start if start < len(text) else None
 
 
 def _child(text: str, start: int, key: Key) -> _Child | None:
     """Return a child by its name or index; of several with one name the last, as every parser does."""
-    return next((each for each in reversed(_children(text, start)) if each.key == key), None)
+    return next((child for child in reversed(_children(text, start)) if child.key == key), None)
 
 
 def _children(text: str, start: int) -> list[_Child]:
     """Return the children of the object or list that begins at ``start``, in order."""
-    named = text[start] == "{"
+    is_object = text[start] == "{"
     children: list[_Child] = []
     at = _after(text, start + 1)
     while text[at] not in "}]":
         key: Key = len(children)
         begin = at
-        if named:
+        if is_object:
             key, at = scanstring(text, at + 1)
             at = _after(text, _after(text, at) + 1)  # the colon
         _, end = _decoder.raw_decode(text, at)
@@ -160,6 +160,6 @@ def _after(text: str, at: int) -> int:
 
 def _refuse_other(text: str, start: int, path: Path, depth: int) -> None:
     """Refuse a path that goes through something else than it says."""
-    bracket, wanted = ("[", "a list") if path[depth] == END else ("{", "an object")
+    bracket, kind = ("[", "a list") if path[depth] == END else ("{", "an object")
     if text[start] != bracket:
-        raise ValueError(f"{'.'.join(map(str, path[:depth])) or 'it'} isn't {wanted}")
+        raise ValueError(f"{'.'.join(map(str, path[:depth])) or 'it'} isn't {kind}")

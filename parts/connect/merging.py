@@ -28,70 +28,75 @@ class Difference(NamedTuple):
     """One difference between two settings."""
 
     path: Path
-    before: Any
+    old: Any
     """NOTHING: it wasn't there."""
-    after: Any
+    new: Any
     """NOTHING: it is gone, because a table of ours replaced the one that it was in."""
 
 
 def with_entries(how: Format, text: str, entries: Entries) -> str:
     """Add entries to settings. Raises ValueError if that isn't possible."""
-    wanted = how.parse(text)
+    target = how.parse(text)
     new = text
-    for path, value in entries:
-        if path[-1] == END and isinstance(there := at(wanted, path[:-1]), list) and value in there:
+    for path, content in entries:
+        if path[-1] == END and isinstance(there := at(target, path[:-1]), list) and content in there:
             continue
-        new = how.put(new, path, value)
-        _set(wanted, path, value)
-    if how.parse(new) != wanted:
+        new = how.put(new, path, content)
+        _set(target, path, content)
+    if how.parse(new) != target:
         raise ValueError("burnish can't safely change a file that is written like this")
     return new
 
 
 def units_of(entries: Entries) -> frozenset[Path]:
-    return frozenset(path for path, value in entries if isinstance(value, dict) and path[-1] != END)
+    return frozenset(path for path, content in entries if isinstance(content, dict) and path[-1] != END)
 
 
 def without_entries(
-    how: Format, text: str, before: str, after: str, units: Collection[Path] = frozenset()
+    how: Format, text: str, old_text: str, new_text: str, units: Collection[Path] = frozenset()
 ) -> str:
-    """Undo in ``text`` the change from ``before`` to ``after``. Raises ValueError."""
-    for path, old, ours in differences(how.parse(before), how.parse(after), units):
-        now = at(how.parse(text), path[:-1] if path[-1] == END else path)
+    """Undo in ``text`` the change from ``old_text`` to ``new_text``. Raises ValueError."""
+    for path, old, new in differences(how.parse(old_text), how.parse(new_text), units):
+        content = at(how.parse(text), path[:-1] if path[-1] == END else path)
         if path[-1] == END:
-            if isinstance(now, list) and ours in now:
-                text = how.remove(text, (*path[:-1], now.index(ours)))
-        elif now == ours or (path in units and _holds(now, ours)):
+            if isinstance(content, list) and new in content:
+                text = how.remove(text, (*path[:-1], content.index(new)))
+        elif content == new or (path in units and _holds(content, new)):
             text = how.remove(text, path) if old is NOTHING else how.put(text, path, old)
     return text
 
 
 def differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], units: Collection[Path], path: Path = ()
+    old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], units: Collection[Path], path: Path = ()
 ) -> Iterator[Difference]:
     """Yield the differences: a unit comes before its contents, any other new container after them."""
-    for key, value in after.items():
-        here, old = (*path, key), before.get(key, NOTHING)
-        made = old is NOTHING
-        if here in units and old != value:
-            yield Difference(here, old, value)
-        if isinstance(value, dict) and (made or isinstance(old, dict)):
-            yield from differences({} if made else old, value, units, here)
-        elif isinstance(value, list) and (made or (isinstance(old, list) and value[: len(old)] == old)):
-            yield from (Difference((*here, END), NOTHING, each) for each in value[0 if made else len(old) :])
-        elif old != value:
-            yield Difference(here, old, value)
+    for key, new in new_settings.items():
+        inner_path, old = (*path, key), old_settings.get(key, NOTHING)
+        is_new = old is NOTHING
+        if inner_path in units and old != new:
+            yield Difference(inner_path, old, new)
+        if isinstance(new, dict) and (is_new or isinstance(old, dict)):
+            yield from differences({} if is_new else old, new, units, inner_path)
+        elif isinstance(new, list) and (is_new or (isinstance(old, list) and new[: len(old)] == old)):
+            yield from (
+                Difference((*inner_path, END), NOTHING, element)
+                for element in new[0 if is_new else len(old) :]
+            )
+        elif old != new:
+            yield Difference(inner_path, old, new)
             continue
-        if made:
-            yield Difference(here, NOTHING, type(value)())
-    yield from (Difference((*path, key), old, NOTHING) for key, old in before.items() if key not in after)
+        if is_new:
+            yield Difference(inner_path, NOTHING, type(new)())
+    yield from (
+        Difference((*path, key), old, NOTHING) for key, old in old_settings.items() if key not in new_settings
+    )
 
 
-def _holds(now: Any, ours: Any) -> bool:
+def _holds(content: Any, new: Any) -> bool:
     """Return True if all our values are still there; additions don't matter."""
-    if isinstance(now, dict) and isinstance(ours, dict) and ours:
-        return all(key in now and _holds(now[key], value) for key, value in ours.items())
-    return bool(now == ours)
+    if isinstance(content, dict) and isinstance(new, dict) and new:
+        return all(key in content and _holds(content[key], new_member) for key, new_member in new.items())
+    return bool(content == new)
 
 
 def at(settings: Any, path: Path) -> Any:
@@ -103,12 +108,12 @@ def at(settings: Any, path: Path) -> Any:
     return settings
 
 
-def _set(settings: dict[str, Any], path: Path, value: Any) -> None:
+def _set(settings: dict[str, Any], path: Path, content: Any) -> None:
     """Like ``put``, but on parsed settings."""
-    here: Any = settings
+    node: Any = settings
     for key, inner in pairwise(path):
-        here = here.setdefault(key, [] if inner == END else {})
+        node = node.setdefault(key, [] if inner == END else {})
     if path[-1] == END:
-        here.append(deepcopy(value))
+        node.append(deepcopy(content))
     else:
-        here[path[-1]] = deepcopy(value)
+        node[path[-1]] = deepcopy(content)

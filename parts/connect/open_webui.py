@@ -72,7 +72,7 @@ class OpenWebUIServer:
     def connect(self, place: Place) -> list[str]:
         """Install or update everything; return what was done. Raises ConfigError."""
         with self._client() as client:
-            there = {each["id"]: each for each in _json(client.get("/api/v1/functions/"))}
+            there = {function["id"]: function for function in _json(client.get("/api/v1/functions/"))}
             for function in exported(place):
                 path = f"id/{function['id']}/update" if function["id"] in there else "create"
                 _json(client.post(f"/api/v1/functions/{path}", json=function))
@@ -89,7 +89,7 @@ class OpenWebUIServer:
     def disconnect(self, api: str) -> list[str]:
         """Remove everything that ``connect`` made. ``api``: where it said burnish is. Raises ConfigError."""
         with self._client() as client:
-            there = {each["id"] for each in _json(client.get("/api/v1/functions/"))}
+            there = {function["id"] for function in _json(client.get("/api/v1/functions/"))}
             for id in [id for id in FUNCTIONS if id in there]:
                 _json(client.delete(f"/api/v1/functions/id/{id}/delete"))
             self._set_connection(client, api, None)
@@ -100,19 +100,21 @@ class OpenWebUIServer:
         config = _json(client.get("/openai/config"))
         urls, keys = config["OPENAI_API_BASE_URLS"], config["OPENAI_API_KEYS"]
         settings = config["OPENAI_API_CONFIGS"]
-        others = [
+        connections = [
             (url, keys[i] if i < len(keys) else "", settings.get(str(i), settings.get(url)))
             for i, url in enumerate(urls)
             if url != api
         ]
         if place:
-            mine = {"enable": True, "headers": HEADERS | place.headers}
-            others.append((api, place.key or ANY_KEY, mine))
+            own_settings = {"enable": True, "headers": HEADERS | place.headers}
+            connections.append((api, place.key or ANY_KEY, own_settings))
         body = {
             "ENABLE_OPENAI_API": bool(place) or config["ENABLE_OPENAI_API"],
-            "OPENAI_API_BASE_URLS": [url for url, _, _ in others],
-            "OPENAI_API_KEYS": [key for _, key, _ in others],
-            "OPENAI_API_CONFIGS": {str(i): each for i, (_, _, each) in enumerate(others) if each is not None},
+            "OPENAI_API_BASE_URLS": [url for url, _, _ in connections],
+            "OPENAI_API_KEYS": [key for _, key, _ in connections],
+            "OPENAI_API_CONFIGS": {
+                str(i): options for i, (_, _, options) in enumerate(connections) if options is not None
+            },
         }
         _json(client.post("/openai/config/update", json=body))
 
@@ -133,7 +135,7 @@ def exported(place: Place, *, key: str | None = None) -> list[dict[str, Any]]:
 
     ``key``: burnish's, as the default of the setting, for a file that the user imports.
     """
-    found = []
+    functions = []
     for id, file in FUNCTIONS.items():
         source = (SOURCES / file).read_text("utf-8")
         if id == EVENTS and place.url:
@@ -142,8 +144,8 @@ def exported(place: Place, *, key: str | None = None) -> list[dict[str, Any]]:
         front = dict(line.split(": ", 1) for line in source.split('"""')[1].strip().splitlines())
         meta = {"description": front["description"], "manifest": front}
         kind = "filter" if id == FILTER else "event"
-        found.append({"id": id, "name": front["title"], "type": kind, "content": source, "meta": meta})
-    return found
+        functions.append({"id": id, "name": front["title"], "type": kind, "content": source, "meta": meta})
+    return functions
 
 
 def _import_file(home: Home) -> Path:

@@ -11,13 +11,13 @@ from typing import Any
 
 from burnish.parts import user_files
 from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
-from burnish.parts.connect.changes import OwnFile, Scratch, Settings
+from burnish.parts.connect.changes import OwnFile, Scratch, SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
 from burnish.proxy.client_headers import ANY_KEY
 
 PLUGIN = Path(__file__).parent / "openclaw_plugin"
-SENT = "sent.json"
+SENT_FILE = "sent.json"
 """The plugin's record of the answers in each message."""
 
 
@@ -34,22 +34,22 @@ def changes(place: Place, home: Home) -> Sequence[Change]:
         (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
     ]
     if place.mode == "command":
-        return (Settings(settings, Json(), entries),)
+        return (SettingsChange(settings, Json(), entries),)
     entries += [
         (("plugins", "load", "paths", END), str(folder)),
         (("plugins", "entries", "burnish"), _plugin(place)),
     ]
     if _allows_only_some(settings):
         entries.append((("plugins", "allow", END), "burnish"))
-    plugin = [OwnFile(folder / each.name, each.read_text("utf-8")) for each in sorted(PLUGIN.iterdir())]
-    return (Settings(settings, Json(), entries), *plugin, Scratch(folder / SENT))
+    plugin = [OwnFile(folder / file.name, file.read_text("utf-8")) for file in sorted(PLUGIN.iterdir())]
+    return (SettingsChange(settings, Json(), entries), *plugin, Scratch(folder / SENT_FILE))
 
 
 def _allows_only_some(settings: Path) -> bool:
     """Return True if only the plugins in a list are loaded."""
     try:
-        now = user_files.read(settings)
-        return bool(now and Json().parse(now[0]).get("plugins", {}).get("allow"))
+        file = user_files.read(settings)
+        return bool(file and Json().parse(file[0]).get("plugins", {}).get("allow"))
     except (ValueError, AttributeError):
         return False  # changing the file will raise the error
 

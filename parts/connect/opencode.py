@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
-from burnish.parts.connect.changes import Settings
+from burnish.parts.connect.changes import SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.proxy.client_headers import KEY_HEADER
 
@@ -38,4 +38,4 @@ def changes(place: Place, home: Home) -> Sequence[Change]:
     # If both files exist, opencode prefers the one with comments.
     with_comments = folder / "opencode.jsonc"
     usual = with_comments if with_comments.exists() else folder / "opencode.json"
-    return (Settings(home.named("OPENCODE_CONFIG", str(usual)), Json(), entries),)
+    return (SettingsChange(home.named("OPENCODE_CONFIG", str(usual)), Json(), entries),)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from burnish.parts.connect.base import BURNISH_KEY, OPENAI_KEY, Change, Home, Place
-from burnish.parts.connect.changes import OwnFile, Settings
+from burnish.parts.connect.changes import OwnFile, SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
 from burnish.proxy.client_headers import ANY_KEY
@@ -38,6 +38,6 @@ def changes(place: Place, home: Home) -> Sequence[Change]:
     if not place.own_credentials:
         entries.append((("env", variable), place.key or ANY_KEY))
     return (
-        Settings(folder / "settings.json", Json(), entries),
+        SettingsChange(folder / "settings.json", Json(), entries),
         OwnFile(folder / "commands" / "rl.md", COMMAND),
     )

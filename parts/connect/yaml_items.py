@@ -49,12 +49,12 @@ class YamlItem:
         """Return the start of the list; None if there is no list yet. Raises ValueError."""
         if self.key is None:
             return 0
-        found = re.search(rf"^{self.key}:(.*)\n", text, re.MULTILINE)
-        if found is None:
+        match = re.search(rf"^{self.key}:(.*)\n", text, re.MULTILINE)
+        if match is None:
             return None
-        if found[1].partition("#")[0].strip():
+        if match[1].partition("#")[0].strip():
             raise ValueError(f"{self.key} is written on one line")
-        return found.end()
+        return match.end()
 
     def _item(self, indent: str) -> str:
         return "".join(f"{indent}{line}\n" for line in self.lines)
@@ -66,29 +66,31 @@ def scalar(text: str) -> str:
     return text if bare else json.dumps(text, ensure_ascii=False)
 
 
-def without_item(now: str, before: str, after: str) -> str:
-    """Remove the lines that ``after`` has and ``before`` hasn't. Raises ValueError."""
-    old, new = before.splitlines(), after.splitlines()
+def without_item(text: str, old_text: str, new_text: str) -> str:
+    """Remove the lines that ``new_text`` has and ``old_text`` hasn't. Raises ValueError."""
+    old, new = old_text.splitlines(), new_text.splitlines()
     same = next(
         (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
     )
-    ours = new[same : same + len(new) - len(old)]
-    lines = now.splitlines(keepends=True)
+    change = new[same : same + len(new) - len(old)]
+    lines = text.splitlines(keepends=True)
     bare = [line.rstrip("\r\n") for line in lines]
     # In a new list, lines above the item are ours too; other items may have been added below them since.
-    item = ours[next(i for i, line in enumerate(ours) if line.lstrip().startswith("- ")) :]
-    for block in (ours, item):
-        found = _found(bare, block)
-        if len(found) == 1 and (block == item or not _has_more_items(bare[found[0] + len(block) :])):
-            del lines[found[0] : found[0] + len(block)]
+    yaml_item = change[next(i for i, line in enumerate(change) if line.lstrip().startswith("- ")) :]
+    for block in (change, yaml_item):
+        positions = _positions(bare, block)
+        if len(positions) == 1 and (
+            block == yaml_item or not _has_more_items(bare[positions[0] + len(block) :])
+        ):
+            del lines[positions[0] : positions[0] + len(block)]
             return "".join(lines)
-    raise ValueError("delete these lines by hand:\n" + "\n".join(ours))
+    raise ValueError("delete these lines by hand:\n" + "\n".join(change))
 
 
-def _found(lines: Sequence[str], block: Sequence[str]) -> list[int]:
+def _positions(lines: Sequence[str], block: Sequence[str]) -> list[int]:
     """Return the positions of a block of lines, at any indentation."""
-    wanted = _at_left(block)
-    return [i for i in range(len(lines)) if _at_left(lines[i : i + len(block)]) == wanted]
+    target = _at_left(block)
+    return [i for i in range(len(lines)) if _at_left(lines[i : i + len(block)]) == target]
 
 
 def _at_left(lines: Sequence[str]) -> list[str]:

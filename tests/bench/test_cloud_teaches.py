@@ -10,7 +10,7 @@ from burnish.config.config import load_config
 from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam
 from burnish.parts.desktop.demo.progress import shown
 from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
-from burnish.parts.desktop.demo.user import Answered, User
+from burnish.parts.desktop.demo.user import AnsweredQuestion, User
 from tests.support.inprocess import calling, logged
 from tests.support.program import NOBODY
 
@@ -38,10 +38,12 @@ def test_enough_questions_are_left_to_examine_the_local_model_on() -> None:
 def test_the_report_compares_answers_to_the_same_questions() -> None:
     def exam(short: int) -> Exam:
         answers = [
-            Answered(f"Is {place} odd?", "No, it is even." if place < short else "Well. " * 60, True, "")
+            AnsweredQuestion(
+                f"Is {place} odd?", "No, it is even." if place < short else "Well. " * 60, True, ""
+            )
             for place in range(HELD_OUT)
         ]
-        return Exam(answers * SAMPLES, known=43)
+        return Exam(answers * SAMPLES, facts=43)
 
     lines = report(exam(10), exam(30))
     assert "0.25 → 0.75 (change +0.50, 95 % interval +0.3" in lines[1]

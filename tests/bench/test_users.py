@@ -8,7 +8,7 @@ from bench.learning.exam import Exam, marked, summarise
 from bench.learning.general import FACTS
 from bench.learning.preferences import PREFERENCES
 from bench.learning.stress import stressed
-from bench.learning.user import Answered
+from bench.learning.user import AnsweredQuestion
 
 LONG = "The rain in the mountains is water that falls on them. " * 8
 
@@ -89,10 +89,10 @@ def test_every_user_has_several_ways_to_say_it() -> None:
 
 def test_an_exam_is_marked_for_the_last_user_and_told_for_all() -> None:
     answers = [
-        Answered("What is rain?", "Rain is water.", True, "a"),
-        Answered("What is rain?", "You want to know.", True, "b"),
-        Answered("What is rain?", LONG, True, "c"),
-        Answered("What is rain?", "?", True, "d"),
+        AnsweredQuestion("What is rain?", "Rain is water.", True, "a"),
+        AnsweredQuestion("What is rain?", "You want to know.", True, "b"),
+        AnsweredQuestion("What is rain?", LONG, True, "c"),
+        AnsweredQuestion("What is rain?", "?", True, "d"),
     ]
     known = [accepted[0] for _, accepted in FACTS[:30]] + ["nothing"] * 30
     figures = marked(

@@ -18,9 +18,9 @@ import pytest
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo import plot, report
 from burnish.parts.desktop.demo.halves import HALVES, TOO_LONG, Half, Name
-from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam, Outcome, record, table
+from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam, TrialOutcome, record, table
 from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
-from burnish.parts.desktop.demo.user import Answered, User
+from burnish.parts.desktop.demo.user import AnsweredQuestion, User
 from tests.support.inprocess import behind
 from tests.support.patience import within
 from tests.support.program import NOBODY, call, run
@@ -96,13 +96,15 @@ def in_turn(*texts: str) -> Script:
     return script
 
 
-def outcome(half: Half, seed: int = 0) -> Outcome:
+def outcome(half: Half, seed: int = 0) -> TrialOutcome:
     """A demo whose answers were all long and became short."""
     before, after = (
-        Exam([Answered(question, text, True, "") for question in QUESTIONS[:HELD_OUT] * SAMPLES], known)
+        Exam(
+            [AnsweredQuestion(question, text, True, "") for question in QUESTIONS[:HELD_OUT] * SAMPLES], known
+        )
         for text, known in ((LONG, 40), ("Snow is white.", 38))
     )
-    return Outcome(
+    return TrialOutcome(
         half, seed, "smollm2", 40, 12, seed == 0, before, after, 0.2, 5.0, 120.0, 2_000_000_000, "passed"
     )
 

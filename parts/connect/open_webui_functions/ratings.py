@@ -60,50 +60,52 @@ class Event:
 
     async def _send_waiting(self) -> None:
         with _book() as book:
-            waiting = book.execute("SELECT feedback, sent FROM ratings WHERE waits").fetchall()
-        if not waiting:
+            rows = book.execute("SELECT feedback, sent FROM ratings WHERE waits").fetchall()
+        if not rows:
             return
         headers = {"x-burnish-key": self.valves.key} if self.valves.key else {}
         async with httpx.AsyncClient(
             base_url=self.valves.url, headers=headers, timeout=LIMIT_S, trust_env=False
         ) as burnish:
-            for feedback, sent in waiting:
+            for feedback, old_id in rows:
                 try:
-                    now = await _tell(burnish, feedback, sent)
+                    new_id = await _tell(burnish, feedback, old_id)
                 except httpx.HTTPError as error:
                     log.warning("burnish has no rating %s yet; it is sent again later: %s", feedback, error)
                     return
                 with _book() as book:
-                    book.execute("UPDATE ratings SET sent = ?, waits = 0 WHERE feedback = ?", (now, feedback))
+                    book.execute(
+                        "UPDATE ratings SET sent = ?, waits = 0 WHERE feedback = ?", (new_id, feedback)
+                    )
 
 
-async def _tell(burnish: httpx.AsyncClient, feedback: str, sent: str | None) -> str | None:
-    """Make burnish's rating say what Open WebUI's feedback says; return its ID. ``sent``: the one before."""
+async def _tell(burnish: httpx.AsyncClient, feedback: str, old_id: str | None) -> str | None:
+    """Make burnish's rating say what Open WebUI's feedback says; return its ID. ``old_id``: the one before."""
     from open_webui.models.feedbacks import Feedbacks
     from open_webui.models.users import Users
 
-    found = await Feedbacks.get_feedback_by_id(feedback)
-    now = None
-    if found and str((found.data or {}).get("rating")) in WORDS:
-        user = await Users.get_user_by_id(found.user_id)
-        now = await _rate(burnish, found, user.email if user else found.user_id)
-    if sent and sent != now:
-        _refused(await burnish.delete(f"/v1/feedback/{sent}"))
-    return now
+    record = await Feedbacks.get_feedback_by_id(feedback)
+    new_id = None
+    if record and str((record.data or {}).get("rating")) in WORDS:
+        user = await Users.get_user_by_id(record.user_id)
+        new_id = await _rate(burnish, record, user.email if user else record.user_id)
+    if old_id and old_id != new_id:
+        _refused(await burnish.delete(f"/v1/feedback/{old_id}"))
+    return new_id
 
 
-async def _rate(burnish: httpx.AsyncClient, found: Any, user: str) -> str | None:
-    responses = _responses((found.meta or {}).get("message_id"))
+async def _rate(burnish: httpx.AsyncClient, record: Any, user: str) -> str | None:
+    responses = _responses((record.meta or {}).get("message_id"))
     if not responses:
-        log.info("feedback %s isn't about an answer that was streamed since burnish was connected", found.id)
+        log.info("feedback %s isn't about an answer that was streamed since burnish was connected", record.id)
         return None
     # Open WebUI asks several times for one message if the model calls tools: then the whole turn is meant.
     body = {"response_id": responses[-1], "scope": "turn" if len(responses) > 1 else "completion"}
     # The same form as in the header of the connection, so that both name one user.
     header = {"x-burnish-user": quote(user.strip(), safe=punctuation + " \t")}
-    answer = await burnish.post("/v1/feedback", json=body | _statement(found.data), headers=header)
+    answer = await burnish.post("/v1/feedback", json=body | _statement(record.data), headers=header)
     if _refused(answer):
-        log.info("feedback %s isn't rated in burnish: %s", found.id, answer.text[:300])
+        log.info("feedback %s isn't rated in burnish: %s", record.id, answer.text[:300])
         return None
     return str(answer.json()["id"])
 
@@ -116,15 +118,15 @@ def _refused(answer: httpx.Response) -> bool:
     return False
 
 
-def _statement(data: dict[str, Any]) -> dict[str, Any]:
+def _statement(content: dict[str, Any]) -> dict[str, Any]:
     """Return what a thumb says: good or bad, why, and the subjects that Open WebUI found in the chat."""
-    reason = str(data.get("reason") or "").replace("_", " ").strip()
-    said = [text for text in (reason, str(data.get("comment") or "").strip()) if text and text != "other"]
-    points = (data.get("details") or {}).get("rating")
-    tags = [*([f"{points} of 10"] if points else []), *(data.get("tags") or [])]
-    body: dict[str, Any] = {"rating": WORDS[str(data["rating"])]}
-    if said:
-        body["comment"] = ": ".join(said)
+    reason = str(content.get("reason") or "").replace("_", " ").strip()
+    texts = [text for text in (reason, str(content.get("comment") or "").strip()) if text and text != "other"]
+    points = (content.get("details") or {}).get("rating")
+    tags = [*([f"{points} of 10"] if points else []), *(content.get("tags") or [])]
+    body: dict[str, Any] = {"rating": WORDS[str(content["rating"])]}
+    if texts:
+        body["comment"] = ": ".join(texts)
     if lines := [" ".join(str(tag).split())[:MAX_TAG] for tag in tags if str(tag).strip()]:
         body["tags"] = lines[:MAX_TAGS]
     return body
@@ -136,8 +138,8 @@ def _responses(message: str | None) -> list[str]:
     if not message or not file.exists():
         return []
     with closing(sqlite3.connect(file, timeout=5)) as db:
-        found = db.execute("SELECT response FROM answers WHERE message = ? ORDER BY rowid", (message,))
-        return [response for (response,) in found]
+        rows = db.execute("SELECT response FROM answers WHERE message = ? ORDER BY rowid", (message,))
+        return [response for (response,) in rows]
 
 
 @contextmanager

@@ -23,17 +23,17 @@ MARGIN = 2
 can't be redrawn."""
 
 
-class Piece(NamedTuple):
+class AnswerPiece(NamedTuple):
     """A part of an answer as it came."""
 
     kind: Literal["reasoning", "content"]
     text: str
 
 
-class Shown(Protocol):
+class AnswerDisplay(Protocol):
     """An answer that is being shown."""
 
-    def add(self, piece: Piece) -> None: ...
+    def add(self, piece: AnswerPiece) -> None: ...
 
 
 class PlainAnswer:
@@ -46,14 +46,14 @@ class PlainAnswer:
     @classmethod
     @contextmanager
     def showing(cls, console: Console) -> Iterator[PlainAnswer]:
-        shown = cls(console)
+        display = cls(console)
         try:
-            yield shown
+            yield display
         finally:
-            if shown._kind:
+            if display._kind:
                 console.print()
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: AnswerPiece) -> None:
         if piece.kind != self._kind:
             if self._kind:
                 self._console.print()
@@ -85,13 +85,13 @@ class LiveAnswer:
         live = Live(Text("…", style="dim"), console=console, auto_refresh=False, transient=True)
         with live:
             live.refresh()
-            shown = cls(console, live)
+            display = cls(console, live)
             try:
-                yield shown
+                yield display
             finally:
-                shown._end_section()
+                display._end_section()
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: AnswerPiece) -> None:
         if piece.kind != self._kind:
             self._end_section()
             self._kind = piece.kind
@@ -115,8 +115,8 @@ class LiveAnswer:
             self._print_blocks(self._blocks.finished())
             above = [Text()] if self._printed else []
             self._live.update(_Tail(Group(*above, self._blocks.open())), refresh=True)
-        ended = time.monotonic()
-        self._redraw_at = ended + max(REDRAW_S, REDRAW_SHARE * (ended - started))
+        end = time.monotonic()
+        self._redraw_at = end + max(REDRAW_S, REDRAW_SHARE * (end - started))
 
     def _end_section(self) -> None:
         """Print what is open, and leave nothing to redraw."""

@@ -14,8 +14,8 @@ from rich.markup import escape
 from burnish.config.config import Config
 from burnish.config.model_names import DEFAULT_MODEL
 from burnish.parts.desktop.chat import slash
-from burnish.parts.desktop.chat.answers import LiveAnswer, PlainAnswer, Shown
-from burnish.parts.desktop.chat.keyboard import Keyboard, Lines
+from burnish.parts.desktop.chat.answers import AnswerDisplay, LiveAnswer, PlainAnswer
+from burnish.parts.desktop.chat.keyboard import Keyboard, LineKeyboard
 from burnish.parts.desktop.chat.rating import (
     COMMENT,
     SKIP,
@@ -64,7 +64,9 @@ def chat(
         "max_tokens": max_tokens,
         "rate": rate,
     }
-    config = read_settings({"chat": {name: value for name, value in flags.items() if value is not None}})
+    config = read_settings(
+        {"chat": {name: setting for name, setting in flags.items() if setting is not None}}
+    )
     sampling = config.chat.model_dump(exclude={"rate"}, exclude_none=True)
     talk = Talk(Proxy(url), model, system, sampling)
     state = talk.proxy.get("/burnish/status")  # fail at once if burnish isn't running
@@ -84,7 +86,7 @@ class _Chat:
         self._instructs = bool(state["instructions"]["on"])
         self._rates = config.chat.rate != "off"
         self._drawn = sys.stdin.isatty() and console.is_terminal and not console.is_dumb_terminal
-        self._keyboard: Keyboard = Lines(console)
+        self._keyboard: Keyboard = LineKeyboard(console)
         if self._drawn:
             self._keyboard = _editor(config)
 
@@ -141,11 +143,11 @@ class _Chat:
         """Ask the model, show its answer, and ask for a rating."""
         stopped = False
         with ctrl_c() as pressed, unechoed(), self._talk.asking(text) as answer:
-            with self._showing() as shown:
+            with self._showing() as display:
                 try:
                     for piece in answer:
                         with pressed.held():
-                            shown.add(piece)
+                            display.add(piece)
                 except KeyboardInterrupt:
                     stopped = True
         if stopped:
@@ -158,7 +160,7 @@ class _Chat:
             return ""
         return self._rate(answer.completion)
 
-    def _showing(self) -> AbstractContextManager[Shown]:
+    def _showing(self) -> AbstractContextManager[AnswerDisplay]:
         return LiveAnswer.showing(console) if self._drawn else PlainAnswer.showing(console)
 
     def _say_own(self, text: str) -> None:

@@ -28,7 +28,7 @@ class Keyboard(Protocol):
         """Keep a message, to be found again with the arrow keys."""
 
 
-class Lines:
+class LineKeyboard:
     """Each line is a message or a rating."""
 
     def __init__(self, console: Console) -> None:

@@ -20,8 +20,8 @@ def read_rating(typed: str) -> dict[str, Any] | None:
 
     Only a single letter takes a comment: "bad weather today" and "4 more" are messages.
     """
-    word, _, rest = typed.partition(" ")
-    comment = rest.strip()
+    word, _, remainder = typed.partition(" ")
+    comment = remainder.strip()
     if typed in WORDS:
         return {"rating": WORDS[typed]}
     if typed in LIKERT:

@@ -19,7 +19,7 @@ import typer
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo import plot, report
 from burnish.parts.desktop.demo.halves import HALVES, Half, Name
-from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Outcome, record
+from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, TrialOutcome, record
 from burnish.parts.desktop.demo.trial import NoLearner, run
 from burnish.system.extras import how_to_install
 from burnish.terminal.errors import CommandFailed, WrongUsage
@@ -43,25 +43,25 @@ def demo(
     numbers = _seeds(seeds)
     halves = [HALVES[half]] if half else list(HALVES.values())
     _make(out)
-    for each in (signal.SIGTERM, signal.SIGHUP):
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
         # As for Ctrl-C, everything that the demo has started ends.
-        signal.signal(each, lambda number, _: sys.exit(128 + number))
+        signal.signal(signal_number, lambda number, _: sys.exit(128 + number))
     import openai
 
     if not as_json:
         _announce(halves, len(numbers))
     outcomes, failures = [], []
-    for chosen, seed in product(halves, numbers):
+    for part, seed in product(halves, numbers):
         try:
-            outcome = run(chosen, seed, upstream=upstream, quiet=as_json)
+            outcome = run(part, seed, upstream=upstream, quiet=as_json)
             outcomes.append(outcome)
             if not outcome.live:
-                failures.append(f"{chosen.name}, seed {seed}: nothing went live: {outcome.reason}")
+                failures.append(f"{part.name}, seed {seed}: nothing went live: {outcome.reason}")
         except NoLearner as error:
             failures.append(str(error))
             break
         except (CommandFailed, openai.OpenAIError, httpx.HTTPError) as error:
-            failures.append(f"{chosen.name}, seed {seed}: {error}")
+            failures.append(f"{part.name}, seed {seed}: {error}")
     if outcomes:
         _report(outcomes, out, as_json)
     if failures:
@@ -81,7 +81,7 @@ def _announce(halves: Sequence[Half], seeds: int) -> None:
     )
 
 
-def _report(outcomes: list[Outcome], out: Path, as_json: bool) -> None:
+def _report(outcomes: list[TrialOutcome], out: Path, as_json: bool) -> None:
     content = [record(outcome) for outcome in outcomes]
     command = shlex.join(["burnish", *sys.argv[1:]])
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.halves import HALVES, Half, Name
-from burnish.parts.desktop.demo.user import Answered, Summary, brief, summarise
+from burnish.parts.desktop.demo.user import AnsweredQuestion, Summary, brief, summarise
 
 HELD_OUT = 40
 SAMPLES = 2
@@ -24,8 +24,8 @@ Figure = Callable[[Record], float]
 class Exam:
     """The answers of a version to questions that were never rated."""
 
-    answers: list[Answered]
-    known: int
+    answers: list[AnsweredQuestion]
+    facts: int
     """Facts answered right."""
 
     @property
@@ -34,7 +34,7 @@ class Exam:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """One seed of one half."""
 
     half: Half
@@ -43,9 +43,9 @@ class Outcome:
     ratings: int
     good: int
     live: bool
-    """Whether the version passed the gate. If it didn't, ``after`` is the base model again."""
-    before: Exam
-    after: Exam
+    """Whether the version passed the gate. If it didn't, ``exam_after`` is of the base model again."""
+    exam_before: Exam
+    exam_after: Exam
     kl_per_token: float
     """Of the version, on its own replies, to the base model (nats), as the gate measured it."""
     minutes: float
@@ -56,11 +56,11 @@ class Outcome:
     """The verdict of the gate."""
 
 
-def record(outcome: Outcome) -> dict[str, Any]:
+def record(outcome: TrialOutcome) -> dict[str, Any]:
     """Return the figures of an outcome as JSON, without its answers."""
 
-    def tested(found: Exam) -> dict[str, Any]:
-        return asdict(found.summary) | {"known": found.known}
+    def tested(exam: Exam) -> dict[str, Any]:
+        return asdict(exam.summary) | {"known": exam.facts}
 
     return {
         "half": outcome.half.name,
@@ -69,8 +69,8 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "ratings": outcome.ratings,
         "good": outcome.good,
         "live": outcome.live,
-        "before": tested(outcome.before),
-        "after": tested(outcome.after),
+        "before": tested(outcome.exam_before),
+        "after": tested(outcome.exam_after),
         "kl_per_token": outcome.kl_per_token,
         "minutes": outcome.minutes,
         "train_seconds": outcome.train_seconds,
@@ -111,13 +111,15 @@ IN_SHORT = (
 
 def cell(name: str, records: Iterable[Record]) -> str:
     """Return the mean of a row's figures: "before → after", or one figure."""
-    chosen = list(records)
+    column = list(records)
     form, figures = next((form, figures) for row, form, figures in ROWS if row == name)
-    return " → ".join(form.format(mean(figure(each) for each in chosen)) for figure in figures)
+    return " → ".join(form.format(mean(figure(record) for record in column)) for figure in figures)
 
 
 def by_half(records: Iterable[Record]) -> list[tuple[Half, list[Record]]]:
-    return [(HALVES[Name(name)], list(of)) for name, of in groupby(records, key=lambda each: each["half"])]
+    return [
+        (HALVES[Name(name)], list(of)) for name, of in groupby(records, key=lambda record: record["half"])
+    ]
 
 
 def table(records: Sequence[Record]) -> list[str]:

@@ -14,10 +14,10 @@ from burnish.terminal.terminal import console
 LONGEST = 70
 """Of a step's description, in characters: the bar needs room, too."""
 
-_Each = TypeVar("_Each")
+_Step = TypeVar("_Step")
 
 
-class Shown:
+class RunBar:
     """The bar of one run."""
 
     def __init__(self, bars: Progress, bar: TaskID, name: str, *, quiet: bool) -> None:
@@ -32,9 +32,9 @@ class Shown:
             self._doing = doing
         self._bars.update(self._bar, description=description, total=total, completed=completed)
 
-    def counted(self, each: Iterable[_Each]) -> Iterator[_Each]:
-        for one in each:
-            yield one
+    def counted(self, steps: Iterable[_Step]) -> Iterator[_Step]:
+        for step in steps:
+            yield step
             self._bars.advance(self._bar)
 
     def note(self, text: str) -> None:
@@ -43,8 +43,8 @@ class Shown:
 
 
 @contextmanager
-def shown(name: str, *, quiet: bool) -> Iterator[Shown]:
+def shown(name: str, *, quiet: bool) -> Iterator[RunBar]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, disable=hidden, transient=True) as bars:
-        yield Shown(bars, bars.add_task(f"{name}: starting", total=None), name, quiet=quiet)
+        yield RunBar(bars, bars.add_task(f"{name}: starting", total=None), name, quiet=quiet)

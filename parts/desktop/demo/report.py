@@ -9,40 +9,40 @@ from rich.table import Table
 
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.halves import Half
-from burnish.parts.desktop.demo.outcome import HELD_OUT, ROWS, SAMPLES, Outcome, cell, record, table
-from burnish.parts.desktop.demo.user import SHORT_CHARACTERS, Answered, brief
+from burnish.parts.desktop.demo.outcome import HELD_OUT, ROWS, SAMPLES, TrialOutcome, cell, record, table
+from burnish.parts.desktop.demo.user import SHORT_CHARACTERS, AnsweredQuestion, brief
 from burnish.terminal.terminal import console, short
 
 EXAMPLES = 6
 MARKS = f"✓ means short: finished, and under {SHORT_CHARACTERS} characters. It doesn't mean right."
 
 
-def by_half(outcomes: Sequence[Outcome]) -> list[tuple[Half, list[Outcome]]]:
-    return [(half, list(of)) for half, of in groupby(outcomes, key=lambda each: each.half)]
+def by_half(outcomes: Sequence[TrialOutcome]) -> list[tuple[Half, list[TrialOutcome]]]:
+    return [(half, list(of)) for half, of in groupby(outcomes, key=lambda outcome: outcome.half)]
 
 
 def title(half: Half) -> str:
     return f"{half.feedback}; {half.program}"
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
+def rows(outcomes: Sequence[TrialOutcome]) -> list[list[str]]:
     """Return the cells of the table of one half: a row for each figure, a column for each seed, and their mean."""
-    records = [record(each) for each in outcomes]
-    columns = [[each] for each in records] + ([records] if len(records) > 1 else [])
+    records = [record(outcome) for outcome in outcomes]
+    columns = [[record] for record in records] + ([records] if len(records) > 1 else [])
     return [[name, *(cell(name, column) for column in columns)] for name, _, _ in ROWS]
 
 
-def header(outcomes: Sequence[Outcome]) -> list[str]:
-    return ["", *(f"seed {each.seed}" for each in outcomes), *(["mean"] if len(outcomes) > 1 else [])]
+def header(outcomes: Sequence[TrialOutcome]) -> list[str]:
+    return ["", *(f"seed {outcome.seed}" for outcome in outcomes), *(["mean"] if len(outcomes) > 1 else [])]
 
 
-def examples(outcome: Outcome) -> list[tuple[Answered, Answered]]:
+def examples(outcome: TrialOutcome) -> list[tuple[AnsweredQuestion, AnsweredQuestion]]:
     """Return the first held-out questions with the answers before and after: not picked by hand."""
-    pairs = zip(outcome.before.answers[:HELD_OUT], outcome.after.answers[:HELD_OUT], strict=True)
+    pairs = zip(outcome.exam_before.answers[:HELD_OUT], outcome.exam_after.answers[:HELD_OUT], strict=True)
     return list(pairs)[:EXAMPLES]
 
 
-def show(outcomes: Sequence[Outcome]) -> None:
+def show(outcomes: Sequence[TrialOutcome]) -> None:
     for half, of in by_half(outcomes):
         figures = Table(title=f"{half.name}: {title(half)}", title_style="bold")
         for column in header(of):
@@ -53,13 +53,13 @@ def show(outcomes: Sequence[Outcome]) -> None:
         sides = Table(title=f"side by side (seed {of[0].seed})", title_style="bold", show_lines=True)
         for column in ("asked", "before", "after"):
             sides.add_column(column, ratio=2 if column == "asked" else 3)
-        for before, after in examples(of[0]):
-            sides.add_row(short(before.question), _marked(before), _marked(after))
+        for old, new in examples(of[0]):
+            sides.add_row(short(old.question), _marked(old), _marked(new))
         console.print(sides)
     console.print(f"[dim]{MARKS}[/]")
 
 
-def markdown(outcomes: Sequence[Outcome], command: str) -> str:
+def markdown(outcomes: Sequence[TrialOutcome], command: str) -> str:
     """Return the page demo.md, which names the command that wrote it."""
     lines = [
         "# The demo, as measured",
@@ -70,7 +70,7 @@ def markdown(outcomes: Sequence[Outcome], command: str) -> str:
         "burnish through the official `openai` client. burnish trains, gates and swaps by itself. Each half starts "
         "from the base model.",
         "",
-        *table([record(each) for each in outcomes]),
+        *table([record(outcome) for outcome in outcomes]),
         "",
         f"Measured before → after, on {HELD_OUT} questions that were never rated ({SAMPLES} sampled answers each), "
         f"and on the gate's {len(FACTS)} facts. The model is `{outcomes[0].model}`.",
@@ -82,7 +82,7 @@ def markdown(outcomes: Sequence[Outcome], command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(half: Half, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _section(half: Half, outcomes: Sequence[TrialOutcome]) -> Iterator[str]:
     columns = header(outcomes)
     yield from ("", f"## {half.name.capitalize()}", "", f"{_capital(title(half))}.", "")
     yield "| " + " | ".join(columns) + " |"
@@ -90,23 +90,23 @@ def _section(half: Half, outcomes: Sequence[Outcome]) -> Iterator[str]:
     for row in rows(outcomes):
         yield "| " + " | ".join(row) + " |"
     yield from ("", "Verdicts of the gate:", "")
-    for each in outcomes:
-        yield f"- seed {each.seed}: {each.reason}"
+    for outcome in outcomes:
+        yield f"- seed {outcome.seed}: {outcome.reason}"
     yield from ("", f"The first held-out questions, seed {outcomes[0].seed}. {MARKS}", "")
     yield from ("| asked | before | after |", "|---|---|---|")
-    for before, after in examples(outcomes[0]):
-        yield f"| {before.question} | {_cell(before)} | {_cell(after)} |"
+    for old, new in examples(outcomes[0]):
+        yield f"| {old.question} | {_cell(old)} | {_cell(new)} |"
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _marked(answered: Answered) -> str:
-    mark = "[green]✓ short[/]" if answered.satisfies(brief) else "[red]✗[/]"
-    return f"{mark} {short(answered.answer, 200)}"
+def _marked(answer: AnsweredQuestion) -> str:
+    mark = "[green]✓ short[/]" if answer.satisfies(brief) else "[red]✗[/]"
+    return f"{mark} {short(answer.answer, 200)}"
 
 
-def _cell(answered: Answered) -> str:
-    text = " ".join(answered.answer.split()).replace("|", "\\|")
-    return f"{'✓' if answered.satisfies(brief) else '✗'} {text}{'' if answered.finished else ' …'}"
+def _cell(answer: AnsweredQuestion) -> str:
+    text = " ".join(answer.answer.split()).replace("|", "\\|")
+    return f"{'✓' if answer.satisfies(brief) else '✗'} {text}{'' if answer.finished else ' …'}"

@@ -19,7 +19,12 @@ BOOT_LIMIT_S = 900.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.2
 # The user's own settings that name places.
-KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
+OWN_VARIABLES = (
+    "BURNISH_CACHE_DIR",
+    "BURNISH_UPSTREAM_API_KEY",
+    "BURNISH_MODELS_PRESET",
+    "BURNISH_TRAIN__BASE",
+)
 # Whoever starts a demo wants it to train now, whatever else the machine does.
 WAITS_FOR_NOBODY = {
     "BURNISH_TRAIN__ON_BATTERY": "true",
@@ -41,8 +46,8 @@ def burnish(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
 
     The user's own configuration is ignored. Raises DidNotStart with what it printed.
     """
-    own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
-    own |= {name: os.environ[name] for name in KEPT if name in os.environ}
+    own = {name: text for name, text in os.environ.items() if not name.startswith("BURNISH_")}
+    own |= {name: os.environ[name] for name in OWN_VARIABLES if name in os.environ}
     nothing = folder / "config.toml"
     nothing.touch()
     (folder / SERVER_FILE).unlink(missing_ok=True)

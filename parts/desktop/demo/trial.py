@@ -14,8 +14,8 @@ from burnish.adapters.manifest import BASE_VERSION
 from burnish.cli.watch import FAILED, phase_of
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.halves import Half
-from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam, Outcome
-from burnish.parts.desktop.demo.progress import Shown, shown
+from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam, TrialOutcome
+from burnish.parts.desktop.demo.progress import RunBar, shown
 from burnish.parts.desktop.demo.questions import QUESTIONS
 from burnish.parts.desktop.demo.running import DidNotStart, burnish
 from burnish.parts.desktop.demo.user import User
@@ -28,14 +28,18 @@ LEARN_LIMIT_S = 3600.0
 START_LIMIT_S = 120.0
 POLL_S = 0.5
 # You asked for the run, whatever else the machine does.
-NOW = {"BURNISH_TRAIN__ON_BATTERY": "true", "BURNISH_TRAIN__MAX_LOAD": "1", "BURNISH_TRAIN__MEMORY_GB": "0"}
+TRAIN_AT_ONCE = {
+    "BURNISH_TRAIN__ON_BATTERY": "true",
+    "BURNISH_TRAIN__MAX_LOAD": "1",
+    "BURNISH_TRAIN__MEMORY_GB": "0",
+}
 
 
 class NoLearner(CommandFailed):
     """burnish doesn't start, or can't learn here: no other half or seed would fare better."""
 
 
-def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> Outcome:
+def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> TrialOutcome:
     """Let one user talk to a fresh burnish until the gate has judged what it learnt. Raises CommandFailed."""
     order = random.Random(seed).sample(QUESTIONS, len(QUESTIONS))
     questions, held_out = order[:-HELD_OUT], order[-HELD_OUT:]
@@ -46,27 +50,27 @@ def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> Outcome:
         User(proxy.url, half.system) as user,
     ):
         model = _check_learner(proxy)
-        before = examine(user, held_out, screen, "before")
+        exam_before = examine(user, held_out, screen, "before")
         began = time.monotonic()
         screen.step("asking and rating", half.count)
-        rated = list(screen.counted(user.teach(half, questions, seed)))
+        ratings = list(screen.counted(user.teach(half, questions, seed)))
         live = wait_for_verdict(proxy, screen)
         minutes = (time.monotonic() - began) / 60
         screen.note(
             f"{'live' if live else 'nothing went live'}, {minutes:.1f} minutes after the first rating"
         )
-        after = examine(user, held_out, screen, "after")
+        exam_after = examine(user, held_out, screen, "after")
         version = proxy.get("/burnish/adapters/1")
     metrics = version["manifest"]["metrics"]
-    return Outcome(
+    return TrialOutcome(
         half=half,
         seed=seed,
         model=model,
-        ratings=len(rated),
-        good=sum(rated),
+        ratings=len(ratings),
+        good=sum(ratings),
         live=live,
-        before=before,
-        after=after,
+        exam_before=exam_before,
+        exam_after=exam_after,
         kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
         minutes=minutes,
         train_seconds=metrics["seconds"],
@@ -75,13 +79,13 @@ def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> Outcome:
     )
 
 
-def examine(user: User, held_out: Sequence[str], screen: Shown, when: str) -> Exam:
+def examine(user: User, held_out: Sequence[str], screen: RunBar, when: str) -> Exam:
     """Ask the live version what it was never rated on, with the same seeds before and after."""
-    asked = list(held_out) * SAMPLES
-    screen.step(f"asking {when}", len(asked) + len(FACTS))
-    answers = list(screen.counted(user.ask_all(asked, first_seed=0)))
-    exam = Exam(answers, known=sum(screen.counted(user.known_facts())))
-    screen.note(f"{when}: {exam.summary.satisfied:.0%} short, {exam.known} of {len(FACTS)} facts known")
+    questions = list(held_out) * SAMPLES
+    screen.step(f"asking {when}", len(questions) + len(FACTS))
+    answers = list(screen.counted(user.ask_all(questions, first_seed=0)))
+    exam = Exam(answers, facts=sum(screen.counted(user.known_facts())))
+    screen.note(f"{when}: {exam.summary.satisfied:.0%} short, {exam.facts} of {len(FACTS)} facts known")
     return exam
 
 
@@ -91,7 +95,7 @@ def _burnish(folder: Path, seed: int, upstream: str | None) -> Iterator[Proxy]:
 
     At the end the base model is live again, so that an engine of somebody else's is left as it was.
     """
-    settings = NOW | {"BURNISH_TRAIN__SEED": str(seed)}
+    settings = TRAIN_AT_ONCE | {"BURNISH_TRAIN__SEED": str(seed)}
     if upstream:
         settings["BURNISH_UPSTREAM"] = upstream
     try:
@@ -116,7 +120,7 @@ def _check_learner(proxy: Proxy) -> str:
     return str(status["live"]["name"])
 
 
-def wait_for_verdict(proxy: Proxy, screen: Shown) -> bool:
+def wait_for_verdict(proxy: Proxy, screen: RunBar) -> bool:
     """Follow the run that burnish starts by itself; return whether its version went live. Raises CommandFailed."""
     began = time.monotonic()
     while time.monotonic() < began + LEARN_LIMIT_S:

@@ -26,7 +26,7 @@ AT_ONCE = 4
 SHORT_CHARACTERS = 130
 """A finished answer below this is brief."""
 
-_Result = TypeVar("_Result")
+_Reply = TypeVar("_Reply")
 Rule = Callable[[str, bool], bool]
 """(reply, finished) → whether the user is satisfied."""
 
@@ -37,7 +37,7 @@ def brief(text: str, finished: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredQuestion:
     """A question and its answer."""
 
     question: str
@@ -69,18 +69,18 @@ class Summary:
     mean_characters: float
 
 
-def summarise(answers: Sequence[Answered], rule: Rule) -> Summary:
-    def share(true: Callable[[Answered], bool]) -> float:
+def summarise(answers: Sequence[AnsweredQuestion], rule: Rule) -> Summary:
+    def share(true: Callable[[AnsweredQuestion], bool]) -> float:
         return sum(map(true, answers)) / len(answers)
 
     return Summary(
-        satisfied=share(lambda each: each.satisfies(rule)),
-        joint=share(lambda each: each.satisfies(rule) and each.on_topic),
-        on_topic=share(lambda each: each.on_topic),
-        near_empty=share(lambda each: near_empty(each.answer)),
-        repetitive=share(lambda each: repetitive(each.answer)),
-        cut=share(lambda each: not each.finished),
-        mean_characters=sum(len(each.answer) for each in answers) / len(answers),
+        satisfied=share(lambda answer: answer.satisfies(rule)),
+        joint=share(lambda answer: answer.satisfies(rule) and answer.on_topic),
+        on_topic=share(lambda answer: answer.on_topic),
+        near_empty=share(lambda answer: near_empty(answer.answer)),
+        repetitive=share(lambda answer: repetitive(answer.answer)),
+        cut=share(lambda answer: not answer.finished),
+        mean_characters=sum(len(answer.answer) for answer in answers) / len(answers),
     )
 
 
@@ -110,11 +110,11 @@ class User:
     def __exit__(self, *exception: object) -> None:
         self._client.close()
 
-    def ask(self, question: str, seed: int | None = None) -> Answered:
+    def ask(self, question: str, seed: int | None = None) -> AnsweredQuestion:
         """Ask one question, streamed."""
         return self.chat([{"role": "user", "content": question}], seed)
 
-    def chat(self, messages: list[dict[str, str]], seed: int | None = None) -> Answered:
+    def chat(self, messages: list[dict[str, str]], seed: int | None = None) -> AnsweredQuestion:
         """Send a conversation, streamed; its last message counts as the question."""
         system = [{"role": "system", "content": self._system}] if self._system else []
         stream = self._client.chat.completions.create(
@@ -132,9 +132,11 @@ class User:
             if chunk.choices:
                 parts.append(chunk.choices[0].delta.content or "")
                 finish = chunk.choices[0].finish_reason or finish
-        return Answered(messages[-1]["content"], "".join(parts).strip(), finish == "stop", response_id)
+        return AnsweredQuestion(
+            messages[-1]["content"], "".join(parts).strip(), finish == "stop", response_id
+        )
 
-    def ask_all(self, questions: Sequence[str], first_seed: int | None = None) -> Iterator[Answered]:
+    def ask_all(self, questions: Sequence[str], first_seed: int | None = None) -> Iterator[AnsweredQuestion]:
         """Ask several questions, a few at once, and yield the answers in their order.
 
         With ``first_seed`` each question has a seed of its own, which makes versions comparable.
@@ -144,19 +146,19 @@ class User:
             len(questions),
         )
 
-    def ask_plainly(self, asked: Sequence[str], max_tokens: int) -> Iterator[str]:
+    def ask_plainly(self, questions: Sequence[str], max_tokens: int) -> Iterator[str]:
         """Ask without a system message, at temperature 0."""
 
         def one(place: int) -> str:
             answer = self._client.chat.completions.create(
                 model=self._model,
-                messages=[{"role": "user", "content": asked[place]}],
+                messages=[{"role": "user", "content": questions[place]}],
                 max_tokens=max_tokens,
                 temperature=0,
             )
             return str(answer.choices[0].message.content or "")
 
-        return self.at_once(one, len(asked))
+        return self.at_once(one, len(questions))
 
     def known_facts(self) -> Iterator[bool]:
         """Ask for each fact of the gate, as the gate does; yield whether the answer is right."""
@@ -164,24 +166,24 @@ class User:
         for answer, (_, accepted) in zip(answers, questions.FACTS, strict=True):
             yield questions.right(answer, accepted)
 
-    def teach(self, half: Half, asked: Sequence[str], seed: int) -> Iterator[bool]:
+    def teach(self, half: Half, questions: Sequence[str], seed: int) -> Iterator[bool]:
         """Ask and rate until the half's count is reached; yield of each answer whether it was rated good.
 
         Comments count where the half has them, so its good answers come on top.
         """
-        dice, left = random.Random(seed), half.count
-        for question in asked:
-            answered = self.ask(question, dice.randrange(SEEDS))
-            good = answered.satisfies(brief)
+        dice, budget = random.Random(seed), half.count
+        for question in questions:
+            answer = self.ask(question, dice.randrange(SEEDS))
+            good = answer.satisfies(brief)
             words = dice.choice(half.comments) if half.comments and not good else None
-            self.rate(answered, good, words)
+            self.rate(answer, good, words)
             yield good
-            left -= 1 if words or not half.comments else 0
-            if not left:
+            budget -= 1 if words or not half.comments else 0
+            if not budget:
                 return
 
-    def rate(self, answered: Answered, good: bool, comment: str | None = None) -> None:
-        feedback = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
+    def rate(self, answer: AnsweredQuestion, good: bool, comment: str | None = None) -> None:
+        feedback = {"response_id": answer.response_id, "rating": "good" if good else "bad"}
         self.send(feedback | ({"comment": comment} if comment else {}))
 
     def send(self, feedback: dict[str, Any]) -> None:
@@ -190,6 +192,6 @@ class User:
         response.raise_for_status()
 
     @staticmethod
-    def at_once(one: Callable[[int], _Result], count: int) -> Iterator[_Result]:
+    def at_once(call: Callable[[int], _Reply], count: int) -> Iterator[_Reply]:
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            yield from threads.map(one, range(count))
+            yield from threads.map(call, range(count))

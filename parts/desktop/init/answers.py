@@ -9,7 +9,7 @@ from burnish.parts.connect.base import Keys
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SetupAnswers:
     agents: tuple[str, ...]
     """Names of the agents that use burnish."""
     upstream: str | None

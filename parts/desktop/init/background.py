@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from burnish.config.config import Config
-from burnish.parts.desktop.service import Installed, Service, State
+from burnish.parts.desktop.service import Installation, Service, ServiceState
 from burnish.parts.desktop.service.starting import wait_until_up
 
 
-class Start:
+class ServiceStart:
     """Installs and starts the service; a running one starts again, because it reads its settings only then."""
 
     def __init__(self, service: Service, flags: Mapping[str, Any], file: Path | None, config: Config) -> None:
@@ -24,17 +24,17 @@ class Start:
         self._flags = flags
         self._file = file
         self._config = config
-        self._before: State | None = None
-        self.installed: Installed | None = None
+        self._before: ServiceState | None = None
+        self.installed: Installation | None = None
 
     def take(self) -> None:
         """Raises ServiceError, ConfigError."""
-        self._before = before = self._service.state()
-        self.installed = done = self._service.install(self._flags, self._file)
-        if not done.changed and before.pid:
+        self._before = state = self._service.state()
+        self.installed = installation = self._service.install(self._flags, self._file)
+        if not installation.has_changes and state.pid:
             with suppress(ProcessLookupError):  # it ends its answers, and the service manager starts it again
-                os.kill(before.pid, signal.SIGTERM)
-            wait_until_up(self._config, done.url, lambda: self._state_after(before.pid))
+                os.kill(state.pid, signal.SIGTERM)
+            wait_until_up(self._config, installation.url, lambda: self._state_after(state.pid))
 
     def take_back(self) -> None:
         """Call this when the files are as they were. Raises ServiceError, ConfigError."""
@@ -42,12 +42,12 @@ class Start:
         if self._before and self._before.running:
             self._service.start_again()
 
-    def _state_after(self, pid: int | None) -> State:
-        now = self._service.state()
-        return replace(now, running=False) if now.pid == pid else now
+    def _state_after(self, pid: int | None) -> ServiceState:
+        state = self._service.state()
+        return replace(state, running=False) if state.pid == pid else state
 
 
-class End:
+class ServiceEnd:
     """Uninstalls the service."""
 
     def __init__(self, service: Service) -> None:
@@ -57,7 +57,7 @@ class End:
     def take(self) -> None:
         """Raises ServiceError."""
         settings = self._service.settings()
-        if self._service.uninstall().found:
+        if self._service.uninstall().was_installed:
             self._settings = settings
 
     def take_back(self) -> None:

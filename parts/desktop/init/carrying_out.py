@@ -12,9 +12,9 @@ from typing import Protocol
 from burnish.adapters.hosts.fetch import CACHED
 from burnish.parts import user_files
 from burnish.parts.connect import connection
-from burnish.parts.connect.connection import Done
-from burnish.parts.desktop.init.plan import Plan
-from burnish.parts.desktop.init.record import OWN, Record, file_of
+from burnish.parts.connect.connection import FileOutcome
+from burnish.parts.desktop.init.plan import SetupPlan
+from burnish.parts.desktop.init.record import OWN, SetupRecord, file_of
 from burnish.parts.user_files import remove_empty
 from burnish.proxy.http.errors import BurnishError, ConfigError
 
@@ -29,13 +29,13 @@ class Background(Protocol):
         ...
 
 
-def carry_out(plan: Plan, background: Background | None = None) -> list[Done]:
+def carry_out(plan: SetupPlan, background: Background | None = None) -> list[FileOutcome]:
     """Make all changes, or none. Raises ConfigError, and what ``background`` raises."""
     with _taken_back_on_failure(background), user_files.all_or_nothing(plan.paths()):
-        done = _carried_out(plan)
+        outcomes = _carried_out(plan)
         if background:
             background.take()
-    return done
+    return outcomes
 
 
 @contextmanager
@@ -53,72 +53,74 @@ def _taken_back_on_failure(background: Background | None) -> Iterator[None]:
         raise
 
 
-def _carried_out(plan: Plan) -> list[Done]:
+def _carried_out(plan: SetupPlan) -> list[FileOutcome]:
     """Raises ConfigError."""
-    done: list[Done] = []
+    outcomes: list[FileOutcome] = []
     # The record comes first: even after a crash in the middle, everything can be undone.
     _write(replace(plan.record, agents=(*plan.record.agents, *plan.dropped)), plan.data_dir)
     for part in plan.parts:
         record = connection.record_file(plan.data_dir, part.name)
-        done += connection.connect(part.changes, record, private=plan.private and part.name != OWN)
+        outcomes += connection.connect(part.changes, record, private=plan.private and part.name != OWN)
     for name in plan.dropped:
-        done += connection.disconnect(connection.record_file(plan.data_dir, name))
+        outcomes += connection.disconnect(connection.record_file(plan.data_dir, name))
     if plan.dropped:
         still = [name for name in plan.dropped if connection.record_file(plan.data_dir, name).exists()]
         _write(replace(plan.record, agents=(*plan.record.agents, *still)), plan.data_dir)
-    return done
+    return outcomes
 
 
-def _write(record: Record, data_dir: Path) -> None:
+def _write(record: SetupRecord, data_dir: Path) -> None:
     try:
         record.write(data_dir)
     except OSError as error:
         raise ConfigError(f"can't write {file_of(data_dir)}: {error.strerror}") from error
 
 
-def undo(data_dir: Path) -> list[Done]:
+def undo(data_dir: Path) -> list[FileOutcome]:
     """Take back what the record says; byte for byte in files that are unchanged since. Raises ConfigError.
 
     The data directory stays unless it is empty. Downloads go if their directory wasn't there before. A file that can't
     be undone keeps its record, for another try.
     """
-    record = Record.read(data_dir)
+    record = SetupRecord.read(data_dir)
     if record is None:
         return []
     names = (*reversed(record.agents), *record.replaced, OWN)
-    before = {name: connection.recorded(connection.record_file(data_dir, name)) for name in names}
-    done = [each for name in names for each in connection.disconnect(connection.record_file(data_dir, name))]
+    changes = {name: connection.recorded(connection.record_file(data_dir, name)) for name in names}
+    outcomes = [
+        outcome for name in names for outcome in connection.disconnect(connection.record_file(data_dir, name))
+    ]
     for name, text in record.replaced.items():
         # Without a record, the user has disconnected it since.
-        if before[name] and not connection.record_file(data_dir, name).exists():
+        if changes[name] and not connection.record_file(data_dir, name).exists():
             _connect_again(connection.record_file(data_dir, name), text)
     remove_empty(
-        {Path(each) for files_of in before.values() for written in files_of for each in written.folders}
+        {Path(folder) for files_of in changes.values() for change in files_of for folder in change.folders}
     )
-    if all(each.what != "left" for each in done):
+    if all(outcome.what != "left" for outcome in outcomes):
         file_of(data_dir).unlink(missing_ok=True)
         remove_empty([data_dir / connection.FOLDER, *map(Path, record.folders)])
-        done += _without_cache([*map(Path, record.cache)])
-    return done
+        outcomes += _without_cache([*map(Path, record.cache)])
+    return outcomes
 
 
-def _without_cache(folders: list[Path]) -> list[Done]:
+def _without_cache(folders: list[Path]) -> list[FileOutcome]:
     """Delete the downloads in the first of the directories, and the directories that are empty then."""
     if not (folders and folders[0].is_dir()):
         return []
     for name in CACHED:
         shutil.rmtree(folders[0] / name, ignore_errors=True)
     remove_empty(folders)
-    return [Done(folders[0], "removed")]
+    return [FileOutcome(folders[0], "removed")]
 
 
 def _connect_again(record: Path, text: str) -> None:
     """Put back a connection that the user had made by hand. Raises ConfigError."""
     try:
         user_files.write(record, text)
-        for written in connection.recorded(record):
-            now = user_files.read(Path(written.path))
-            if (now[0] if now else None) == written.before:
-                user_files.write(Path(written.path), written.after, written.mode_made)
+        for change in connection.recorded(record):
+            file = user_files.read(Path(change.path))
+            if (file[0] if file else None) == change.before:
+                user_files.write(Path(change.path), change.after, change.mode_made)
     except (OSError, ValueError) as error:
         raise ConfigError(f"the earlier connection in {record} couldn't be put back: {error}") from error

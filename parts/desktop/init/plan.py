@@ -10,8 +10,8 @@ from pathlib import Path
 from burnish.adapters.hosts.fetch import cache_path
 from burnish.parts import user_files
 from burnish.parts.connect import AGENTS, Change, Home, Place, connection
-from burnish.parts.desktop.init.answers import Answers
-from burnish.parts.desktop.init.record import OWN, Record, file_of
+from burnish.parts.desktop.init.answers import SetupAnswers
+from burnish.parts.desktop.init.record import OWN, SetupRecord, file_of
 from burnish.parts.desktop.init.settings_file import Setting, SettingsFile
 from burnish.proxy.http.errors import ConfigError
 
@@ -22,16 +22,16 @@ class Part:
 
     name: str
     changes: Sequence[Change]
-    planned: Sequence[connection.Planned]
+    planned: Sequence[connection.PlannedChange]
 
     @property
     def differs(self) -> bool:
-        return any(each.changes for each in self.planned)
+        return any(change.changes for change in self.planned)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    answers: Answers
+class SetupPlan:
+    answers: SetupAnswers
     data_dir: Path
     parts: Sequence[Part]
     """burnish's own first; only those in which something changes."""
@@ -41,9 +41,9 @@ class Plan:
     """Agents that an earlier ``init`` connected, and that shall no longer use burnish."""
     private: bool
     """Whether the changes hold a key."""
-    record: Record
+    record: SetupRecord
     """The record as it will be."""
-    earlier: Record | None
+    earlier: SetupRecord | None
     """The record of an earlier ``init``."""
 
     @property
@@ -67,23 +67,29 @@ class Plan:
         for name in self.dropped:
             record = connection.record_file(self.data_dir, name)
             yield record
-            yield from (Path(written.path) for written in connection.recorded(record))
+            yield from (Path(change.path) for change in connection.recorded(record))
 
 
 def make_plan(
-    answers: Answers, place: Place, file: Path, data_dir: Path, home: Home, *, users_service: bool = False
-) -> Plan:
+    answers: SetupAnswers,
+    place: Place,
+    file: Path,
+    data_dir: Path,
+    home: Home,
+    *,
+    users_service: bool = False,
+) -> SetupPlan:
     """Work out and check all changes.
 
     ``place``: burnish as agents will see it; ``file``: burnish's configuration file; ``users_service``: the service
     was installed by the user. Raises ConfigError.
     """
     _check_writable(file_of(data_dir))
-    earlier = Record.read(data_dir)
+    earlier = SetupRecord.read(data_dir)
     private = place.key is not None
     settings = _settings_file(file, answers, data_dir)
     own = _part(OWN, [settings], data_dir, private=False)
-    differences = settings.differences(own.planned[0].now)
+    differences = settings.differences(own.planned[0].text)
     # A key that only moved within the file is no reason to write it again.
     parts = [own] if differences else []
     for name in answers.agents:
@@ -92,7 +98,7 @@ def make_plan(
         except ConfigError as error:
             raise ConfigError(f"{error}. Or leave {name} out of --agents") from error
         parts += [part] if part.differs else []
-    plan = Plan(
+    plan = SetupPlan(
         answers,
         data_dir,
         parts,
@@ -110,14 +116,14 @@ def make_plan(
     return plan
 
 
-def _settings_file(file: Path, answers: Answers, data_dir: Path) -> SettingsFile:
+def _settings_file(file: Path, answers: SetupAnswers, data_dir: Path) -> SettingsFile:
     """Raises ConfigError."""
     try:
-        now = (user_files.read(file) or (None,))[0]
+        text = (user_files.read(file) or (None,))[0]
         recorded = connection.recorded(connection.record_file(data_dir, OWN))
-        edited = any(now not in (written.before, written.after) for written in recorded)
-        settings = SettingsFile(file, answers.entries(), now if edited else None)
-        settings.made(now)
+        edited = any(text not in (change.before, change.after) for change in recorded)
+        settings = SettingsFile(file, answers.entries(), text if edited else None)
+        settings.made(text)
     except ValueError as error:
         raise ConfigError(f"{file} can't be changed: {error}") from error
     return settings
@@ -128,32 +134,34 @@ def _part(name: str, changes: Sequence[Change], data_dir: Path, *, private: bool
     return Part(name, changes, connection.planned(changes, record, private=private))
 
 
-def _first_record(data_dir: Path, home: Home) -> Record:
+def _first_record(data_dir: Path, home: Home) -> SetupRecord:
     cache = cache_path(home.path, home.env) / "models"
-    return Record(
+    return SetupRecord(
         folders=tuple(map(str, user_files.missing_folders([file_of(data_dir)]))),
         cache=tuple(map(str, user_files.missing_folders([cache]))),
     )
 
 
-def _record(agents: Sequence[str], parts: Sequence[Part], data_dir: Path, before: Record) -> Record:
-    ours, replaced = set(before.agents), dict(before.replaced)
+def _record(
+    agents: Sequence[str], parts: Sequence[Part], data_dir: Path, earlier: SetupRecord
+) -> SetupRecord:
+    names, replaced = set(earlier.agents), dict(earlier.replaced)
     for part in parts:
         record = connection.record_file(data_dir, part.name)
-        if part.name == OWN or part.name in ours or part.name in replaced:
+        if part.name == OWN or part.name in names or part.name in replaced:
             continue
         if record.exists():
             replaced[part.name] = record.read_text(encoding="utf-8")
         else:
-            ours.add(part.name)
-    kept = tuple(name for name in AGENTS if name in ours and name in agents)
-    return replace(before, agents=kept, replaced=replaced)
+            names.add(part.name)
+    own_agents = tuple(name for name in AGENTS if name in names and name in agents)
+    return replace(earlier, agents=own_agents, replaced=replaced)
 
 
 def _check_writable(path: Path) -> None:
     """Raises ConfigError."""
     target = path.resolve()
-    folder = next(each for each in target.parents if each.exists())
+    folder = next(parent for parent in target.parents if parent.exists())
     if not folder.is_dir():
         raise ConfigError(f"can't write {path}: {folder} is a file, not a directory")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -49,8 +49,8 @@ def _refuse_if_running(data_dir: Path) -> None:
     lock = data_dir / "lock"
     if not lock.exists():
         return
-    with lock.open("a", encoding="utf-8") as held:
+    with lock.open("a", encoding="utf-8") as file:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(f"burnish is running with {data_dir}: stop it, then delete its data") from error

@@ -17,7 +17,7 @@ OWN = "burnish"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SetupRecord:
     agents: tuple[str, ...] = ()
     """Agents that were connected."""
     replaced: Mapping[str, str] = field(default_factory=dict)

@@ -16,9 +16,9 @@ class Setting(NamedTuple):
     """A setting that gets another value."""
 
     name: str
-    before: Any
+    old: Any
     """None: it wasn't set."""
-    after: Any
+    new: Any
     """None: it is removed."""
 
 
@@ -37,19 +37,21 @@ class SettingsFile:
         there = how.parse(start)
         # A value that is there already keeps its spelling and its comment.
         new = with_entries(
-            how, start, [each for each in self.entries if each[1] not in (None, at(there, each[0]))]
+            how,
+            start,
+            [(path, content) for path, content in self.entries if content not in (None, at(there, path))],
         )
-        for path, value in self.entries:
-            if value is None:
+        for path, content in self.entries:
+            if content is None:
                 new = how.remove(new, path)
         return new
 
     def differences(self, text: str | None) -> list[Setting]:
         """Return the settings that get another value. Raises ValueError."""
         there = Toml().parse(text or "")
-        pairs = [(path, at(there, path), value) for path, value in self.entries]
+        pairs = [(path, at(there, path), content) for path, content in self.entries]
         return [
-            Setting(".".join(map(str, path)), None if now is NOTHING else now, value)
-            for path, now, value in pairs
-            if (None if now is NOTHING else now) != value
+            Setting(".".join(map(str, path)), None if old is NOTHING else old, new)
+            for path, old, new in pairs
+            if (None if old is NOTHING else old) != new
         ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from burnish.parts.desktop.service.base import Installed, Removed, Service
-from burnish.parts.desktop.service.state import State
+from burnish.parts.desktop.service.base import Installation, Removal, Service
+from burnish.parts.desktop.service.state import ServiceState
 
-__all__ = ["Installed", "Removed", "Service", "State", "this_machines"]
+__all__ = ["Installation", "Removal", "Service", "ServiceState", "this_machines"]
 
 
 def this_machines() -> Service:

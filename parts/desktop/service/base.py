@@ -14,7 +14,7 @@ from typing import Any
 from burnish.app.upgrade import check_program
 from burnish.config.config import Config
 from burnish.parts.desktop.service import options, starting, unit_files
-from burnish.parts.desktop.service.state import State
+from burnish.parts.desktop.service.state import ServiceState
 from burnish.parts.desktop.service.unit_files import UnitFile
 from burnish.parts.user_files import Snapshot
 from burnish.proxy import listening
@@ -22,19 +22,19 @@ from burnish.proxy.http.errors import BurnishError, ServiceError
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     url: str
     files: tuple[Path, ...]
     """All files of the service, links included; all of them go when it is uninstalled."""
-    changed: bool
+    has_changes: bool
     """False if the same service was there and ran."""
     notes: tuple[str, ...] = ()
     """Sentences for the user, e.g. where a foreign file was put."""
 
 
 @dataclass(frozen=True)
-class Removed:
-    found: bool
+class Removal:
+    was_installed: bool
     """False if nothing was installed."""
     notes: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ class Service(ABC):
 
     def install(
         self, flags: Mapping[str, Any], file: Path | None = None, *, force: bool = False
-    ) -> Installed:
+    ) -> Installation:
         """Write the files, start burnish and wait until it answers. If that fails, leave everything as it was.
 
         ``flags`` are settings as for ``load_config``, ``file`` is the configuration file. ``force`` puts a foreign
@@ -58,21 +58,21 @@ class Service(ABC):
         url = listening.url(*listening.address(config))
         units = self._units(config, options.command(flags, file))
         unit_files.check_free(units, force)
-        before = self.state()
-        if before.running and before.at_login and all(unit.is_there() for unit in units):
-            return Installed(url, self.files(), changed=False)
+        state = self.state()
+        if state.running and state.at_login and all(unit.is_there() for unit in units):
+            return Installation(url, self.files(), has_changes=False)
         check_program()
-        starting.check_can_start(config, before)
+        starting.check_can_start(config, state)
         with self._all_or_nothing(units):
             aside = unit_files.put_aside(units)
             for unit in units:
                 unit.write()
-            self._start(anew=before.url != url)
+            self._start(anew=state.url != url)
             up = starting.wait_until_up(config, url, self.state)
-        notes = [f"{each} is where your file is now; uninstalling puts it back" for each in aside]
+        notes = [f"{path} is where your file is now; uninstalling puts it back" for path in aside]
         if not up:
             notes.append("burnish is still starting: `burnish service logs --follow`")
-        return Installed(url, self.files(), changed=True, notes=(*notes, *self._advice()))
+        return Installation(url, self.files(), has_changes=True, notes=(*notes, *self._advice()))
 
     def start_again(self) -> None:
         """Start burnish with the settings of now, and wait until it answers. Failures until now don't count.
@@ -83,25 +83,28 @@ class Service(ABC):
         self._start(anew=False)
         starting.wait_until_up(config, listening.url(*listening.address(config)), self.state)
 
-    def uninstall(self) -> Removed:
+    def uninstall(self) -> Removal:
         """Stop burnish and remove all that ``install`` wrote; a file put aside comes back. Raises ServiceError."""
         paths = self._unit_paths()
         if not any(unit_files.is_marked(path) for path in paths):
-            return Removed(found=False)
+            return Removal(was_installed=False)
         self._stop()
         try:
-            kept = unit_files.remove(paths)
+            edited_files = unit_files.remove(paths)
         except OSError as error:
             raise ServiceError(f"{error.filename} can't be removed: {error.strerror}") from error
         self._forget()
-        return Removed(found=True, notes=tuple(f"you had edited it, so it's kept: {path}" for path in kept))
+        return Removal(
+            was_installed=True,
+            notes=tuple(f"you had edited it, so it's kept: {path}" for path in edited_files),
+        )
 
     @abstractmethod
     def files(self) -> tuple[Path, ...]:
         """Return the paths of all files that ``install`` writes, including links."""
 
     @abstractmethod
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         """Raises ServiceError."""
 
     @abstractmethod
@@ -139,27 +142,27 @@ class Service(ABC):
         """Take back an installation that fails or is interrupted; the one before it runs again."""
         foreign = [unit.path for unit in units if unit_files.is_foreign(unit.path)]
         was_installed = any(unit_files.is_ours(unit.path) for unit in units)
-        before = Snapshot(unit.path for unit in units if unit.path not in foreign)
+        snapshot = Snapshot(unit.path for unit in units if unit.path not in foreign)
         try:
             yield
         except BaseException as error:
             with suppress(BurnishError, OSError):
                 self._stop()
-            result = "It couldn't be taken back: `burnish service status`"
+            outcome = "It couldn't be taken back: `burnish service status`"
             with suppress(BurnishError, OSError):
                 unit_files.put_back(foreign)
-                restored = not before.restore()
+                restored = not snapshot.restore()
                 if was_installed:
                     self._start(anew=True)
                 else:
                     self._forget()
                 if restored:
-                    result = "The service is as it was before" if was_installed else "Nothing was installed"
+                    outcome = "The service is as it was before" if was_installed else "Nothing was installed"
             if isinstance(error, ServiceError):
-                raise ServiceError(f"{error}. {result}") from error
+                raise ServiceError(f"{error}. {outcome}") from error
             if isinstance(error, OSError):
                 raise ServiceError(
-                    f"{error.filename} can't be written ({error.strerror}). {result}"
+                    f"{error.filename} can't be written ({error.strerror}). {outcome}"
                 ) from error
             raise
 
@@ -171,9 +174,9 @@ def ask_manager(
 
     Raises ServiceError with its complaint if ``check``, and FileNotFoundError if there is no such command.
     """
-    said = f"`{shlex.join(line)}`"
+    command = f"`{shlex.join(line)}`"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             line,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -183,8 +186,8 @@ def ask_manager(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ServiceError(f"{said} took more than {error.timeout:g} s") from error
-    if done.returncode and check:
-        complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ServiceError(f"{said}: {complaint[0]}")
-    return done.stdout
+        raise ServiceError(f"{command} took more than {error.timeout:g} s") from error
+    if process.returncode and check:
+        complaint = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise ServiceError(f"{command}: {complaint[0]}")
+    return process.stdout

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from burnish.parts.desktop.service import State, this_machines
+from burnish.parts.desktop.service import ServiceState, this_machines
 from burnish.parts.desktop.service.starting import running_version
 from burnish.proxy.http.errors import ConfigError
 from burnish.terminal.client import read_settings
@@ -73,30 +73,34 @@ def install(
         "data_dir": data_dir,
         "train": {"enabled": False} if no_train else None,
     }
-    given = {name: value for name, value in flags.items() if value is not None}
+    options = {name: option for name, option in flags.items() if option is not None}
     service = this_machines()
     console.print("[dim]starting burnish …[/]")
     try:
-        done = service.install(given, config, force=force)
+        installation = service.install(options, config, force=force)
     except ConfigError as error:
         raise WrongUsage(str(error)) from error
-    what = "burnish is a service now" if done.changed else "burnish is a service already, with these options"
-    console.print(f"{what}: it answers at [bold cyan]{done.url}[/]", soft_wrap=True)
-    for path in done.files if done.changed else ():
+    what = (
+        "burnish is a service now"
+        if installation.has_changes
+        else "burnish is a service already, with these options"
+    )
+    console.print(f"{what}: it answers at [bold cyan]{installation.url}[/]", soft_wrap=True)
+    for path in installation.files if installation.has_changes else ():
         console.print(f"  {escape(str(path))}", soft_wrap=True)
-    _say(done.notes)
+    _say(installation.notes)
 
 
 @app.command()
 def uninstall() -> None:
     """Stop the service and remove its files. The data directory stays."""
-    done = this_machines().uninstall()
+    removal = this_machines().uninstall()
     console.print(
         "burnish is no service any more; its data stays"
-        if done.found
+        if removal.was_installed
         else "burnish isn't installed as a service"
     )
-    _say(done.notes)
+    _say(removal.notes)
 
 
 @app.command()
@@ -131,7 +135,7 @@ def logs(
     subprocess.run(line, check=False)
 
 
-def _show(state: State) -> None:
+def _show(state: ServiceState) -> None:
     if not state.installed:
         console.print("burnish isn't installed as a service: [cyan]burnish service install[/]")
         return
@@ -152,5 +156,5 @@ def _show(state: State) -> None:
 
 
 def _say(notes: Sequence[str]) -> None:
-    for each in notes:
-        console.print(escape(each), soft_wrap=True)
+    for note in notes:
+        console.print(escape(note), soft_wrap=True)

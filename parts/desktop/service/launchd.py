@@ -17,7 +17,7 @@ from typing import Any
 from burnish.config.config import Config
 from burnish.parts.desktop.service import options
 from burnish.parts.desktop.service.base import Service, ask_manager
-from burnish.parts.desktop.service.state import State
+from burnish.parts.desktop.service.state import ServiceState
 from burnish.parts.desktop.service.unit_files import UnitFile
 from burnish.proxy import listening
 from burnish.proxy.http.errors import ServiceError, ServiceUnavailable
@@ -41,30 +41,30 @@ class Launchd(Service):
     @classmethod
     def found(cls) -> Launchd:
         """Raises ServiceUnavailable if the user isn't logged in at the screen, where agents run."""
-        found = cls()
+        service = cls()
         try:
-            found._launchctl("print", found._domain)
+            service._launchctl("print", service._domain)
         except (ServiceError, FileNotFoundError) as error:
             raise ServiceUnavailable(
                 f"launchd has no session of this user ({error}): log in at the screen of this Mac, without su or sudo"
             ) from error
-        return found
+        return service
 
     def files(self) -> tuple[Path, ...]:
         return (self._agent,)
 
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         if not self._agent.exists():
-            return State(installed=False)
+            return ServiceState(installed=False)
         try:
-            shown = self._launchctl("print", self._target)
+            report = self._launchctl("print", self._target)
         except ServiceError:
-            return State(installed=True)
-        pid = re.search(r"^\s*pid = (\d+)$", shown, re.MULTILINE)
-        ended = re.search(r"^\s*last exit code = ([1-9]\d*)", shown, re.MULTILINE)
+            return ServiceState(installed=True)
+        pid = re.search(r"^\s*pid = (\d+)$", report, re.MULTILINE)
+        failure = re.search(r"^\s*last exit code = ([1-9]\d*)", report, re.MULTILINE)
         url = listening.url(*self._address())
-        why = f"burnish ended with exit code {ended[1]}: see {self._output}" if ended else ""
-        return State(
+        why = f"burnish ended with exit code {failure[1]}: see {self._output}" if failure else ""
+        return ServiceState(
             installed=True,
             at_login=True,
             running=pid is not None,
@@ -110,8 +110,8 @@ class Launchd(Service):
                 }
             },
         }
-        head, found, tail = plistlib.dumps(agent, sort_keys=False).decode().partition(BEFORE_COMMENT)
-        return (UnitFile(self._agent, head + COMMENT + found + tail),)
+        head, separator, tail = plistlib.dumps(agent, sort_keys=False).decode().partition(BEFORE_COMMENT)
+        return (UnitFile(self._agent, head + COMMENT + separator + tail),)
 
     def _start(self, *, anew: bool) -> None:
         # launchd reads an agent only once, and keeps its socket only with the agent.
@@ -136,10 +136,10 @@ class Launchd(Service):
 
     def _installed(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = plistlib.loads(self._agent.read_bytes())
+            agent: dict[str, Any] = plistlib.loads(self._agent.read_bytes())
         except (OSError, plistlib.InvalidFileException):
             return {}
-        return found
+        return agent
 
     def _launchctl(self, *arguments: str, check: bool = True) -> str:
         """Raises ServiceError with what launchctl complains of."""

@@ -33,8 +33,8 @@ def command(flags: Mapping[str, Any], file: Path | None) -> list[str]:
     """Return the command with these options of ``burnish up``. Paths are made absolute."""
     line = [sys.executable, "-m", "burnish", "up"]
     for name in OPTIONS:
-        if (value := flags.get(name)) is not None:
-            line += [f"--{name.replace('_', '-')}", str(_absolute(name, value))]
+        if (setting := flags.get(name)) is not None:
+            line += [f"--{name.replace('_', '-')}", str(_absolute(name, setting))]
     if not flags.get("train", {}).get("enabled", True):
         line.append(NO_TRAIN)
     return [*line, "--config", str(file.absolute())] if file else line
@@ -42,30 +42,30 @@ def command(flags: Mapping[str, Any], file: Path | None) -> list[str]:
 
 def read_back(line: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
     """Return the flags and the configuration file of a command. Raises ConfigError for an option that is gone."""
-    given = [each for each in line[line.index("up") + 1 :] if each != NO_TRAIN]
-    found: dict[str, Any] = {
-        name[2:].replace("-", "_"): value for name, value in zip(given[::2], given[1::2], strict=True)
+    words = [word for word in line[line.index("up") + 1 :] if word != NO_TRAIN]
+    flags: dict[str, Any] = {
+        name[2:].replace("-", "_"): text for name, text in zip(words[::2], words[1::2], strict=True)
     }
-    if fault := next(filter(None, map(withdrawn, found)), None):
+    if fault := next(filter(None, map(withdrawn, flags)), None):
         raise ConfigError(
             f"the service was installed with an option that is gone. {fault}: run `burnish service "
             "install` again, with your other options"
         )
-    file = found.pop("config", None)
+    file = flags.pop("config", None)
     if NO_TRAIN in line:
-        found["train"] = {"enabled": False}
-    return found, Path(file) if file else None
+        flags["train"] = {"enabled": False}
+    return flags, Path(file) if file else None
 
 
 def environment() -> dict[str, str]:
     """Return the variables that the service needs besides those of the login."""
-    return {name: value for name in CARRIED if (value := os.environ.get(name))}
+    return {name: text for name in CARRIED if (text := os.environ.get(name))}
 
 
 def named_file() -> Path | None:
     """Return the configuration file that the environment names."""
-    named = os.environ.get(ENV_PREFIX + "CONFIG")
-    return Path(named) if named else None
+    file = os.environ.get(ENV_PREFIX + "CONFIG")
+    return Path(file) if file else None
 
 
 def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
@@ -73,9 +73,13 @@ def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
 
     Raises ConfigError if it is wrong, or if variables of this shell change it, which the service won't see.
     """
-    wanted = load_config(dict(flags), file=file)
-    found = load_config(dict(flags), file=file, environment=environment())
-    differ = [name for name in type(found).model_fields if getattr(found, name) != getattr(wanted, name)]
+    shell_config = load_config(dict(flags), file=file)
+    service_config = load_config(dict(flags), file=file, environment=environment())
+    differ = [
+        name
+        for name in type(service_config).model_fields
+        if getattr(service_config, name) != getattr(shell_config, name)
+    ]
     if differ:
         variables = ", ".join(f"{ENV_PREFIX}{name.upper()}" for name in differ)
         raise ConfigError(
@@ -83,12 +87,12 @@ def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
             f"`burnish service install`, or write it into {file or default_config_file()}",
             param=differ[0],
         )
-    if not found.port:
+    if not service_config.port:
         raise ConfigError("a service needs a port of its own: give one with --port, e.g. 8787", param="port")
-    return found
+    return service_config
 
 
-def _absolute(name: str, value: Any) -> Any:
+def _absolute(name: str, setting: Any) -> Any:
     # A model may also be a name, e.g. on the hub or in the upstream.
-    is_path = name in ("data_dir", "engine_python") or (name == "model" and Path(value).exists())
-    return Path(value).expanduser().absolute() if is_path else value
+    is_path = name in ("data_dir", "engine_python") or (name == "model" and Path(setting).exists())
+    return Path(setting).expanduser().absolute() if is_path else setting

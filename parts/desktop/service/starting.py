@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
 from burnish.config.config import Config
-from burnish.parts.desktop.service.state import State
+from burnish.parts.desktop.service.state import ServiceState
 from burnish.proxy import data_dir, listening, server_file
 from burnish.proxy.http.errors import ConfigError, ServiceError
 
@@ -19,13 +19,13 @@ ANSWER_LIMIT_S = 2.0
 LOOK_EVERY_S = 0.1
 
 
-def check_can_start(config: Config, before: State) -> None:
+def check_can_start(config: Config, state: ServiceState) -> None:
     """Raises ServiceError if somebody else has the port or the data directory; ConfigError if it can't be written.
 
     The service that runs already may have both.
     """
     data_dir.prepare(config.data_dir)
-    if not before.running:
+    if not state.running:
         try:
             with data_dir.locked(config.data_dir):
                 pass
@@ -34,7 +34,7 @@ def check_can_start(config: Config, before: State) -> None:
                 f"another burnish already uses {config.data_dir}: stop it first (Ctrl-C in its terminal), "
                 "or name another folder with --data-dir"
             ) from error
-    if before.url != listening.url(*listening.address(config)):
+    if state.url != listening.url(*listening.address(config)):
         try:
             with listening.bound(config):
                 pass
@@ -44,14 +44,14 @@ def check_can_start(config: Config, before: State) -> None:
             ) from error
 
 
-def wait_until_up(config: Config, url: str, state: Callable[[], State]) -> bool:
+def wait_until_up(config: Config, url: str, state: Callable[[], ServiceState]) -> bool:
     """Return True once burnish answers, False if it still starts after minutes. Raises ServiceError if it ends."""
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
-        now = state()
-        if not now.running and now.trouble:
-            raise ServiceError(now.trouble)
-        if now.running and _serving(config) == now.pid and running_version(url):
+        service_state = state()
+        if not service_state.running and service_state.trouble:
+            raise ServiceError(service_state.trouble)
+        if service_state.running and _serving(config) == service_state.pid and running_version(url):
             return True
         time.sleep(LOOK_EVERY_S)
     return False
@@ -73,7 +73,7 @@ def running_version(url: str) -> str | None:
 def _serving(config: Config) -> int | None:
     """Return the process ID of the burnish that has begun to serve the data directory."""
     try:
-        found = server_file.running(config)
+        server = server_file.running(config)
     except ConfigError:
         return None
-    return found.pid if found else None
+    return server.pid if server else None

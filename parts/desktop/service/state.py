@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class State:
+class ServiceState:
     installed: bool
     at_login: bool = False
     """Whether it starts at login."""

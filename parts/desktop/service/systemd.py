@@ -18,7 +18,7 @@ from typing import Any
 from burnish.config.config import Config
 from burnish.parts.desktop.service import options
 from burnish.parts.desktop.service.base import Service, ask_manager
-from burnish.parts.desktop.service.state import State
+from burnish.parts.desktop.service.state import ServiceState
 from burnish.parts.desktop.service.unit_files import UnitFile
 from burnish.proxy import listening
 from burnish.proxy.http.errors import ServiceError, ServiceUnavailable
@@ -91,9 +91,9 @@ class Systemd(Service):
     @classmethod
     def found(cls) -> Systemd:
         """Raises ServiceUnavailable if the user has no manager."""
-        found = cls()
+        service = cls()
         try:
-            found._systemctl("show", "--property=Version")
+            service._systemctl("show", "--property=Version")
         except FileNotFoundError as error:
             raise ServiceUnavailable(
                 "this machine has no systemd, so burnish can't be a service: let its own start-up run `burnish up`"
@@ -103,7 +103,7 @@ class Systemd(Service):
                 f"systemd doesn't answer to this user ({error}). Log in as the user without su or sudo; in WSL, "
                 "switch systemd on; in a container, run `burnish up`"
             ) from error
-        return found
+        return service
 
     def files(self) -> tuple[Path, ...]:
         links = (
@@ -112,13 +112,13 @@ class Systemd(Service):
         )
         return (*self._unit_paths(), *links)
 
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         service, socket = self._show(SERVICE), self._show(SOCKET)
         if Path(service["FragmentPath"]) != self._folder / SERVICE:
-            return State(installed=False)
+            return ServiceState(installed=False)
         running = service["ActiveState"] == "active"
         url = listening.url(*_address(self._folder / SOCKET)) if socket["ActiveState"] == "active" else ""
-        return State(
+        return ServiceState(
             installed=True,
             at_login=service["UnitFileState"] == socket["UnitFileState"] == "enabled",
             running=running,
@@ -132,7 +132,7 @@ class Systemd(Service):
         for line in _lines(self._folder / SERVICE):
             if line.startswith("ExecStart="):
                 words = shlex.split(line.partition("=")[2])
-                return options.read_back([each.replace("%%", "%").replace("$$", "$") for each in words])
+                return options.read_back([word.replace("%%", "%").replace("$$", "$") for word in words])
         return {}, None
 
     def output(self, lines: int, *, follow: bool) -> Sequence[str]:
@@ -158,8 +158,8 @@ class Systemd(Service):
 
     def _start(self, *, anew: bool) -> None:
         self._systemctl("daemon-reload")
-        read = self._show(SERVICE)["FragmentPath"]
-        if Path(read) != self._folder / SERVICE:
+        unit_path = self._show(SERVICE)["FragmentPath"]
+        if Path(unit_path) != self._folder / SERVICE:
             raise ServiceError(
                 f"systemd doesn't read units from {self._folder}: log in again, so that XDG_CONFIG_HOME is the same "
                 "for both"
@@ -208,14 +208,14 @@ class Systemd(Service):
         """Return the last lines that burnish printed; "" if they aren't kept."""
         line = [*JOURNAL, f"--lines={lines}", "--no-pager"]
         with suppress(FileNotFoundError):
-            done = subprocess.run(line, env=self._environment, capture_output=True, text=True, check=False)
-            return done.stdout.strip()
+            process = subprocess.run(line, env=self._environment, capture_output=True, text=True, check=False)
+            return process.stdout.strip()
         return ""
 
     def _show(self, unit: str) -> dict[str, str]:
-        shown = self._systemctl("show", unit, f"--property={','.join(PROPERTIES)}")
-        found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-        return dict.fromkeys(PROPERTIES, "") | found
+        report = self._systemctl("show", unit, f"--property={','.join(PROPERTIES)}")
+        properties = dict(line.split("=", 1) for line in report.splitlines() if "=" in line)
+        return dict.fromkeys(PROPERTIES, "") | properties
 
     def _systemctl(self, *arguments: str, limit_s: float | None = LIMIT_S, check: bool = True) -> str:
         """Raises ServiceError with what systemctl complains of, FileNotFoundError without systemd."""
@@ -223,8 +223,8 @@ class Systemd(Service):
         return ask_manager(line, limit_s=limit_s, check=check, environment=self._environment)
 
 
-def _quoted(word: str, *more: str) -> str:
-    """Quote a word for a unit file; systemd.syntax(7). ``more`` are characters that mean something here.
+def _quoted(word: str, *specials: str) -> str:
+    """Quote a word for a unit file; systemd.syntax(7). ``specials`` are characters that mean something here.
 
     Raises ServiceError for control characters: a line break would begin a line of its own.
     """
@@ -234,7 +234,7 @@ def _quoted(word: str, *more: str) -> str:
         )
     if re.fullmatch(r"[\w./:=@,+-]+", word, re.ASCII):
         return word
-    for special in ("%", *more):
+    for special in ("%", *specials):
         word = word.replace(special, special * 2)
     return '"' + word.replace("\\", r"\\").replace('"', r"\"") + '"'
 

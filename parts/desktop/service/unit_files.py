@@ -60,20 +60,20 @@ def is_foreign(path: Path) -> bool:
 
 def check_free(files: Iterable[UnitFile], force: bool) -> None:
     """Raises ServiceError if a file that burnish must not overwrite stands in the way."""
-    for each in files:
-        if not is_foreign(each.path) or (force and not _is_there(_aside(each.path))):
+    for file in files:
+        if not is_foreign(file.path) or (force and not _is_there(_aside(file.path))):
             continue
         if force:
-            raise ServiceError(f"{_aside(each.path)} exists already: move it away, or delete it")
+            raise ServiceError(f"{_aside(file.path)} exists already: move it away, or delete it")
         raise ServiceError(
-            f"{each.path} exists, and burnish didn't write it as it is: remove it, or run "
-            f"`burnish service install --force`, which keeps it as {_aside(each.path).name}"
+            f"{file.path} exists, and burnish didn't write it as it is: remove it, or run "
+            f"`burnish service install --force`, which keeps it as {_aside(file.path).name}"
         )
 
 
 def put_aside(files: Iterable[UnitFile]) -> list[Path]:
     """Rename foreign files; returns their new paths. Raises OSError."""
-    return [each.path.rename(_aside(each.path)) for each in files if is_foreign(each.path)]
+    return [file.path.rename(_aside(file.path)) for file in files if is_foreign(file.path)]
 
 
 def put_back(paths: Iterable[Path]) -> None:
@@ -93,21 +93,21 @@ def remove(paths: Iterable[Path]) -> list[Path]:
 
     Edited files are renamed instead; returns their new paths. Raises OSError.
     """
-    kept, folders = [], {}
+    edited_files, folders = [], {}
     for path in paths:
         if mark := _MARK.search(_read(path)):
             folders[path] = int(mark[2])
             if is_ours(path):
                 path.unlink()
             else:
-                kept.append(path.rename(path.with_name(path.name + EDITED)))
+                edited_files.append(path.rename(path.with_name(path.name + EDITED)))
         if not _is_there(path) and _is_there(aside := _aside(path)):
             aside.rename(path)
     for path, count in folders.items():
         for folder in path.parents[:count]:
             with suppress(OSError):  # somebody uses it now
                 folder.rmdir()
-    return kept
+    return edited_files
 
 
 def _digest(text: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 from burnish.config.config import Config
 from burnish.config.settings import ENV_PREFIX
-from burnish.parts.desktop.init import Background, Plan, Record
-from burnish.parts.desktop.init.background import End, Start
-from burnish.parts.desktop.service import Service, State, this_machines
+from burnish.parts.desktop.init import Background, SetupPlan, SetupRecord
+from burnish.parts.desktop.init.background import ServiceEnd, ServiceStart
+from burnish.parts.desktop.service import Service, ServiceState, this_machines
 from burnish.proxy.http.errors import ServiceUnavailable
 from burnish.terminal.errors import CommandFailed
 
@@ -18,19 +18,19 @@ from burnish.terminal.errors import CommandFailed
 class ServiceHere:
     """The service manager of this machine, if it has one."""
 
-    def __init__(self, wanted: bool | None, earlier: Record | None) -> None:
+    def __init__(self, choice: bool | None, earlier: SetupRecord | None) -> None:
         """Raises ServiceUnavailable if there is none, and a service is wanted or there was one."""
         had_one = earlier is not None and earlier.service
         self.service: Service | None = None
         self.missing = ""
         """Why there is none."""
         try:
-            self.service = None if wanted is False and not had_one else this_machines()
+            self.service = None if choice is False and not had_one else this_machines()
         except ServiceUnavailable as error:
-            if wanted or had_one:
+            if choice or had_one:
                 raise
             self.missing = str(error)
-        self._state = self.service.state() if self.service else State(installed=False)
+        self._state = self.service.state() if self.service else ServiceState(installed=False)
         self.users = self._state.installed and not had_one
         """Whether the user installed the service, so it isn't ours to remove."""
         own = os.environ.get(f"{ENV_PREFIX}CONFIG")
@@ -41,12 +41,12 @@ class ServiceHere:
         """The address of the service; "" if it doesn't listen."""
         return self._state.url
 
-    def step(self, plan: Plan, config: Config) -> Background | None:
+    def step(self, plan: SetupPlan, config: Config) -> Background | None:
         """Return what is left to do once the files are written; None if nothing is. Raises CommandFailed."""
         if self.service is None:
             return None
         if not plan.answers.service:
-            return End(self.service) if plan.removes_service else None
+            return ServiceEnd(self.service) if plan.removes_service else None
         # A service doesn't see the variables of this shell.
         flags: dict[str, Any] = {}
         if os.environ.get(f"{ENV_PREFIX}DATA_DIR"):
@@ -61,7 +61,7 @@ class ServiceHere:
             )
         if self._state.running and not plan.settings:
             return None
-        return Start(self.service, flags, self._file, config)
+        return ServiceStart(self.service, flags, self._file, config)
 
     def _settings(self, service: Service) -> tuple[dict[str, Any], Path | None] | None:
         """Return the flags and the file of a service that the user installed; None if burnish didn't write it."""

@@ -30,7 +30,7 @@ def models_of(url: str) -> list[str]:
     """Return the models that an upstream lists, without versions of burnish; none if it doesn't tell."""
     try:
         answer = httpx.get("".join(placed(url, "/v1/models")), timeout=LIST_LIMIT_S, trust_env=False)
-        names = [str(each["id"]) for each in answer.json()["data"]]
+        names = [str(model["id"]) for model in answer.json()["data"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
         return []
     return [name for name in names if "@v" not in name and "-burnish:" not in name]
@@ -45,14 +45,14 @@ def check_engine(config: Config) -> str | None:
         for url in config.upstream_urls:
             if (parts := urlsplit(url)).port == config.port and is_loopback(parts.hostname or ""):
                 raise WrongUsage(f"{url} can't be the engine: that is burnish itself")
-        found = doctor_network.upstream(config)
+        finding = doctor_network.upstream(config)
         needed = None
     else:
-        found, needed = doctor_machine.engine(config), doctor_machine.trainer(config)
-    if found.level == "fail":
-        raise CommandFailed(found.text)
-    if found.level == "warn":
-        return found.text
+        finding, needed = doctor_machine.engine(config), doctor_machine.trainer(config)
+    if finding.level == "fail":
+        raise CommandFailed(finding.text)
+    if finding.level == "warn":
+        return finding.text
     return f"burnish can't train yet: {needed.text}" if needed and needed.level == "fail" else None
 
 
@@ -61,10 +61,10 @@ def embedded_model(text: str) -> str:
     if hub_model(text):
         return text  # downloaded when burnish starts
     try:
-        found = model_file(text)
+        file = model_file(text)
     except EngineError as error:
         raise WrongUsage(f"{error} (here: `--model small`)") from error
-    return text if text.startswith(OLLAMA) else str(found.path)
+    return text if text.startswith(OLLAMA) else str(file.path)
 
 
 def port_fault(host: str, port: int) -> str | None:
@@ -87,5 +87,5 @@ def free_port(host: str, above: int) -> int | None:
 
 def running_here(config: Config) -> str:
     """Return the URL of the burnish that runs with this data directory; "" if none does. Raises ConfigError."""
-    found = server_file.running(config)
-    return found.url if found else ""
+    server = server_file.running(config)
+    return server.url if server else ""

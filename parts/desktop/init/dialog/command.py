@@ -15,11 +15,11 @@ from burnish.config.config import Config, default_config_file
 from burnish.config.settings import ENV_PREFIX
 from burnish.parts.connect import Home, Place
 from burnish.parts.connect.command import place_at
-from burnish.parts.desktop.init import Answers, Record, carry_out, make_plan, purge, undo
-from burnish.parts.desktop.init.background import End, Start
+from burnish.parts.desktop.init import SetupAnswers, SetupRecord, carry_out, make_plan, purge, undo
+from burnish.parts.desktop.init.background import ServiceEnd, ServiceStart
 from burnish.parts.desktop.init.dialog import checks
 from burnish.parts.desktop.init.dialog.background import ServiceHere
-from burnish.parts.desktop.init.dialog.questions import Given, Questions
+from burnish.parts.desktop.init.dialog.questions import Flags, Questions
 from burnish.parts.desktop.init.dialog.screen import (
     short_path,
     show_advice,
@@ -83,9 +83,9 @@ def init(
 
     A second run starts from the present settings and changes only what gets another answer.
     """
-    given = Given(agents, upstream, model, preset, schedule, port, service)
+    flags = Flags(agents, upstream, model, preset, schedule, port, service)
     if take_back:
-        if dry_run or given != Given():
+        if dry_run or flags != Flags():
             raise WrongUsage("--undo goes only with --purge and --yes; nothing was changed")
         _undo(purging=purging, yes=yes)
         return
@@ -98,26 +98,26 @@ def init(
             f"answers with {ANSWERS}"
         )
     try:
-        _set_up(given, asks=asks, dry_run=dry_run)
+        _set_up(flags, asks=asks, dry_run=dry_run)
     except (typer.Abort, KeyboardInterrupt) as error:
         raise Interrupted("nothing was changed") from error
 
 
-def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
-    now, home = read_settings(), Home()
+def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
+    settings, home = read_settings(), Home()
     if asks:
         console.print("Nothing is changed until you have seen the plan.")
     file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or default_config_file()).absolute()
-    earlier = Record.read(now.data_dir)
-    here = ServiceHere(given.service, earlier)
-    running = checks.running_here(now)
-    questions = Questions(given, now, earlier, home, own_url=here.url or running, asks=asks)
-    answers = questions.answers(service_possible=here.service is not None)
+    earlier = SetupRecord.read(settings.data_dir)
+    service_here = ServiceHere(flags.service, earlier)
+    running = checks.running_here(settings)
+    questions = Questions(flags, settings, earlier, home, own_url=service_here.url or running, asks=asks)
+    answers = questions.answers(service_possible=service_here.service is not None)
     config = _settings_of(answers)
     missing = _checked(config)
     place = _place(config)
-    plan = make_plan(answers, place, file, now.data_dir, home, users_service=here.users)
-    step = here.step(plan, config)
+    plan = make_plan(answers, place, file, settings.data_dir, home, users_service=service_here.users)
+    step = service_here.step(plan, config)
     show_plan(plan, step, file, home)
     if missing:
         console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
@@ -126,12 +126,14 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
     if plan.changes_anything or step:
         if asks and not typer.confirm("Go ahead?", default=True):
             raise Interrupted("nothing was changed")
-        with console.status("starting burnish …" if isinstance(step, Start) else ""):
+        with console.status("starting burnish …" if isinstance(step, ServiceStart) else ""):
             carry_out(plan, step)
     show_result(plan, place)
-    if not (asks or earlier or given.agents or answers.upstream):
+    if not (asks or earlier or flags.agents or answers.upstream):
         show_unconnected([name for name in checks.agents_here(home) if name not in answers.agents])
-    show_how_it_runs(plan, step, here.missing, running=bool(running) and not isinstance(step, End))
+    show_how_it_runs(
+        plan, step, service_here.missing, running=bool(running) and not isinstance(step, ServiceEnd)
+    )
     show_advice()
 
 
@@ -148,7 +150,7 @@ def _checked(config: Config) -> str | None:
         ) from error
 
 
-def _settings_of(answers: Answers) -> Config:
+def _settings_of(answers: SetupAnswers) -> Config:
     """Check the answers together with all other settings. Raises WrongUsage."""
     config = read_settings(answers.flags())
     # Flags can't unset what a file sets.
@@ -169,7 +171,7 @@ def _place(config: Config) -> Place:
 def _undo(*, purging: bool, yes: bool) -> None:
     config, home = read_settings(), Home()
     data_dir = config.data_dir
-    record = Record.read(data_dir)
+    record = SetupRecord.read(data_dir)
     if record is None:
         console.print(
             f"There is nothing to undo: {short_path(data_dir, home)} has no record of burnish init.",
@@ -179,21 +181,21 @@ def _undo(*, purging: bool, yes: bool) -> None:
         for note in this_machines().uninstall().notes:
             console.print(escape(note), soft_wrap=True)
         console.print("  removed    the service")
-    done = undo(data_dir)
-    show_done(done, home)
-    left = [each for each in done if each.what == "left"]
+    outcomes = undo(data_dir)
+    show_done(outcomes, home)
+    leftovers = [outcome for outcome in outcomes if outcome.what == "left"]
     if not purging and data_dir.exists():
-        kept = short_path(data_dir, home)
+        place = short_path(data_dir, home)
         console.print(
-            f"Your answers, ratings and versions are kept in [cyan]{escape(kept)}[/].", soft_wrap=True
+            f"Your answers, ratings and versions are kept in [cyan]{escape(place)}[/].", soft_wrap=True
         )
         console.print("To delete them too: [cyan]burnish init --undo --purge[/]")
-    if any(each.what == "restored" for each in done) and checks.running_here(config):
+    if any(outcome.what == "restored" for outcome in outcomes) and checks.running_here(config):
         console.print("[yellow]burnish is still running with the settings that were undone: restart it[/]")
-    if left:
+    if leftovers:
         raise CommandFailed("not everything could be undone: mend the files above, then run it again")
     if purging and data_dir.exists():
-        _purge(data_dir, home, [Path(each) for each in record.folders] if record else [], yes=yes)
+        _purge(data_dir, home, [Path(folder) for folder in record.folders] if record else [], yes=yes)
 
 
 def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) -> None:
@@ -207,7 +209,7 @@ def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) ->
             sure = False
         if not sure:
             raise Interrupted(f"{data_dir} was kept")
-    left = purge(data_dir, folders)
+    leftovers = purge(data_dir, folders)
     console.print(f"  deleted    {escape(short_path(data_dir, home))}", soft_wrap=True)
-    for path in left:
+    for path in leftovers:
         console.print(f"  left       {escape(short_path(path, home))}: it isn't burnish's", soft_wrap=True)

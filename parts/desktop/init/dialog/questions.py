@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from burnish.adapters.hosts.model_file import is_for_embedded
-from burnish.cli.engines import Offer, engines_here, offers
+from burnish.cli.engines import EngineOffer, engines_here, offers
 from burnish.config.config import Config
 from burnish.config.tables import LITELLM, TrainConfig
 from burnish.parts.connect import AGENTS, Home, is_own
-from burnish.parts.desktop.init import Answers, Record
+from burnish.parts.desktop.init import SetupAnswers, SetupRecord
 from burnish.parts.desktop.init.dialog import checks
 from burnish.proxy.plain import plain
 from burnish.terminal.client import read_settings
@@ -34,7 +34,7 @@ LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Flags:
     """The answers that came as flags."""
 
     agents: str | None = None
@@ -48,23 +48,30 @@ class Given:
 
 class Questions:
     def __init__(
-        self, given: Given, now: Config, earlier: Record | None, home: Home, *, own_url: str, asks: bool
+        self,
+        flags: Flags,
+        config: Config,
+        earlier: SetupRecord | None,
+        home: Home,
+        *,
+        own_url: str,
+        asks: bool,
     ) -> None:
-        """``now``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers.
+        """``config``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers.
 
         ``own_url``: where burnish runs already; "" if it doesn't.
         """
-        self._given = given
-        self._now = now
+        self._flags = flags
+        self._config = config
         self._earlier = earlier
         self._home = home
         self._own_url = own_url
         self._asks = asks
 
-    def answers(self, *, service_possible: bool) -> Answers:
+    def answers(self, *, service_possible: bool) -> SetupAnswers:
         """Raises WrongUsage for a wrong flag, typer.Abort if the user leaves."""
         upstream, model = self._engine()
-        return Answers(
+        return SetupAnswers(
             agents=self._agents(upstream),
             upstream=upstream,
             model=model,
@@ -75,37 +82,39 @@ class Questions:
         )
 
     def _engine(self) -> tuple[str | None, str | None]:
-        given = self._given
-        if given.upstream is not None:
-            upstream = None if given.upstream == EMBEDDED else _read_url(given.upstream)
-            model = given.model or (self._now.model if upstream == self._now.upstream else None)
-        elif given.model and (given.model == SMALL or is_for_embedded(given.model)):
-            upstream, model = None, given.model
+        flags = self._flags
+        if flags.upstream is not None:
+            upstream = None if flags.upstream == EMBEDDED else _read_url(flags.upstream)
+            model = flags.model or (self._config.model if upstream == self._config.upstream else None)
+        elif flags.model and (flags.model == SMALL or is_for_embedded(flags.model)):
+            upstream, model = None, flags.model
         else:
-            chosen = self._chosen_engine()
-            upstream, model = chosen.upstream, given.model or chosen.model
+            offer = self._chosen_engine()
+            upstream, model = offer.upstream, flags.model or offer.model
         if upstream is None:
             return None, checks.embedded_model(model) if model and model != SMALL else None
         return upstream, self._model_of(upstream, model)
 
-    def _chosen_engine(self) -> Offer:
-        now, options = self._now, []
-        if now.upstream:
-            options.append(Offer(now.upstream, now.model, f"{now.upstream}, as now"))
-        here = asyncio.run(engines_here())
-        known = (*now.upstream_urls, now.model)
-        options += [each for each in offers(here) if (each.upstream or each.model) not in known]
-        embedded = Offer(None, None, "the embedded engine with a small model, to try it out")
-        if now.model and not now.upstream:
-            options.insert(0, Offer(None, now.model, f"the embedded engine with {now.model}, as now"))
+    def _chosen_engine(self) -> EngineOffer:
+        config, options = self._config, []
+        if config.upstream:
+            options.append(EngineOffer(config.upstream, config.model, f"{config.upstream}, as now"))
+        engines = asyncio.run(engines_here())
+        sources = (*config.upstream_urls, config.model)
+        options += [offer for offer in offers(engines) if (offer.upstream or offer.model) not in sources]
+        embedded = EngineOffer(None, None, "the embedded engine with a small model, to try it out")
+        if config.model and not config.upstream:
+            options.insert(
+                0, EngineOffer(None, config.model, f"the embedded engine with {config.model}, as now")
+            )
         # Who chose the embedded engine before keeps it, whatever else runs by now.
-        stays = self._earlier is not None and not (now.upstream or now.model)
+        stays = self._earlier is not None and not (config.upstream or config.model)
         options.insert(0 if stays else len(options), embedded)
         if not self._asks:
             return options[0]
         console.print("\n[bold]Which engine serves the model?[/]")
-        for number, each in enumerate(options, 1):
-            console.print(f"  [cyan]{number}[/]  {escape(each.words)}")
+        for number, offer in enumerate(options, 1):
+            console.print(f"  [cyan]{number}[/]  {escape(offer.words)}")
         console.print("  [dim]or type the URL of another, the path of a GGUF file, or ollama:NAME[/]")
         return _ask("Engine", "1", lambda text: _read_engine(text, options))
 
@@ -124,59 +133,59 @@ class Questions:
         return _ask("Model", plain(models[0]), lambda text: _read_model(text, models))
 
     def _agents(self, upstream: str | None) -> tuple[str, ...]:
-        here = checks.agents_here(self._home)
-        if self._given.agents is not None:
-            return _read_agents(self._given.agents, here)
+        names = checks.agents_here(self._home)
+        if self._flags.agents is not None:
+            return _read_agents(self._flags.agents, names)
         # Coding agents send more than the embedded engine reads unless `context` is set.
-        default = here if upstream else []
+        default = names if upstream else []
         if self._earlier:
             default = [*self._earlier.agents, *self._earlier.replaced]
         if not self._asks:
             return tuple(default)
         console.print("\n[bold]Which agents shall use burnish?[/]")
-        console.print(f"  [dim]found here:[/] {', '.join(here) or 'none'}")
+        console.print(f"  [dim]found here:[/] {', '.join(names) or 'none'}")
         console.print(
-            f"  [dim]burnish also knows:[/] {', '.join(name for name in AGENTS if name not in here)}"
+            f"  [dim]burnish also knows:[/] {', '.join(name for name in AGENTS if name not in names)}"
         )
-        if upstream is None and here:
+        if upstream is None and names:
             console.print(
                 "  [dim]Most coding agents send more tokens than the embedded engine takes by default.[/]"
             )
-        return _ask("Names, or none", ", ".join(default) or "none", lambda text: _read_agents(text, here))
+        return _ask("Names, or none", ", ".join(default) or "none", lambda text: _read_agents(text, names))
 
     def _preset(self) -> str:
-        if self._given.preset is not None:
-            return _read_preset(self._given.preset)
+        if self._flags.preset is not None:
+            return _read_preset(self._flags.preset)
         if not self._asks:
-            return self._now.train.preset
+            return self._config.train.preset
         console.print(f"\n[bold]How fast shall it learn?[/] {', '.join(PRESETS)}")
-        return _ask("Preset", self._now.train.preset, _read_preset)
+        return _ask("Preset", self._config.train.preset, _read_preset)
 
     def _schedule(self) -> str:
-        if self._given.schedule is not None:
-            return _read_schedule(self._given.schedule)
+        if self._flags.schedule is not None:
+            return _read_schedule(self._flags.schedule)
         if not self._asks:
-            return self._now.train.schedule
+            return self._config.train.schedule
         console.print(
             "\n[bold]When may it train?[/] auto (in quiet moments), manual, or a window such as 01:00-06:30"
         )
-        return _ask("When", self._now.train.schedule, _read_schedule)
+        return _ask("When", self._config.train.schedule, _read_schedule)
 
     def _port(self) -> int:
-        host, port = self._now.host, self._given.port or self._now.port
+        host, port = self._config.host, self._flags.port or self._config.port
         fault = checks.port_fault(host, port)
         if fault is None or self._own_url.endswith(f":{port}"):
             return port
-        other = checks.free_port(host, port)
-        if not self._asks or other is None:
-            free = f"; {other} is free" if other else ""
+        free_port = checks.free_port(host, port)
+        if not self._asks or free_port is None:
+            free = f"; {free_port} is free" if free_port else ""
             raise CommandFailed(f"{fault}: choose another with --port{free}; nothing was changed")
         console.print(f"\n[yellow]{escape(fault)}[/]")
-        return int(_ask("Another port", str(other), lambda text: _read_port(text, host)))
+        return int(_ask("Another port", str(free_port), lambda text: _read_port(text, host)))
 
     def _service(self) -> bool:
-        if self._given.service is not None:
-            return self._given.service
+        if self._flags.service is not None:
+            return self._flags.service
         default = self._earlier.service if self._earlier else True
         if not self._asks:
             return default
@@ -184,31 +193,31 @@ class Questions:
         return typer.confirm("Install it as a service", default=default)
 
 
-def _ask(question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+def _ask(question: str, default: str, parse: Callable[[str], Answer]) -> Answer:
     """Ask until the answer is right. Raises typer.Abort if the user leaves."""
     while True:
         text = str(typer.prompt(question, default=default)).strip()
         try:
-            return read(text)
+            return parse(text)
         except CommandFailed as error:
             console.print(f"[yellow]{escape(str(error))}[/]")
 
 
-def _read_engine(text: str, options: Sequence[Offer]) -> Offer:
+def _read_engine(text: str, options: Sequence[EngineOffer]) -> EngineOffer:
     """Raises WrongUsage; CommandFailed if nothing answers there."""
     if text.isdecimal():
         if not 1 <= int(text) <= len(options):
             raise WrongUsage(f"choose a number from 1 to {len(options)}")
-        chosen = options[int(text) - 1]
+        offer = options[int(text) - 1]
     elif text == EMBEDDED:
-        chosen = Offer(None, None, text)
+        offer = EngineOffer(None, None, text)
     elif "://" in text or text.startswith(LITELLM):
-        chosen = Offer(_read_url(text), None, text)
+        offer = EngineOffer(_read_url(text), None, text)
     else:
-        chosen = Offer(None, checks.embedded_model(text), text)
-    if chosen.upstream:
-        checks.check_engine(read_settings({"upstream": chosen.upstream}))
-    return chosen
+        offer = EngineOffer(None, checks.embedded_model(text), text)
+    if offer.upstream:
+        checks.check_engine(read_settings({"upstream": offer.upstream}))
+    return offer
 
 
 def _read_url(text: str) -> str:
@@ -224,16 +233,16 @@ def _read_model(text: str, models: Sequence[str]) -> str:
 
 
 def _listed(models: Sequence[str]) -> str:
-    more = f" and {len(models) - SHOWN_MODELS} more" if len(models) > SHOWN_MODELS else ""
-    return ", ".join(map(plain, models[:SHOWN_MODELS])) + more
+    remainder = f" and {len(models) - SHOWN_MODELS} more" if len(models) > SHOWN_MODELS else ""
+    return ", ".join(map(plain, models[:SHOWN_MODELS])) + remainder
 
 
-def _read_agents(text: str, here: Sequence[str]) -> tuple[str, ...]:
+def _read_agents(text: str, installed_names: Sequence[str]) -> tuple[str, ...]:
     names = [name for name in re.split(r"[,\s]+", text) if name]
     if names == ["none"]:
         return ()
     if names == ["found"]:
-        return tuple(here)
+        return tuple(installed_names)
     if unknown := [name for name in names if name not in AGENTS]:
         raise WrongUsage(
             f"{', '.join(map(repr, unknown))}: burnish knows no such agent. It knows {', '.join(AGENTS)}; "

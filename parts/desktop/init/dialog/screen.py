@@ -9,9 +9,9 @@ from typing import Any
 from rich.markup import escape
 
 from burnish.parts.connect import AGENTS, Home, Place
-from burnish.parts.connect.connection import Done
-from burnish.parts.desktop.init import Background, Plan
-from burnish.parts.desktop.init.background import Start
+from burnish.parts.connect.connection import FileOutcome
+from burnish.parts.desktop.init import Background, SetupPlan
+from burnish.parts.desktop.init.background import ServiceStart
 from burnish.proxy.plain import plain
 from burnish.terminal.terminal import console
 
@@ -22,28 +22,26 @@ Rate both good and bad answers, and say in words what is wrong:
 Words teach the most."""
 
 
-def show_plan(plan: Plan, step: Background | None, file: Path, home: Home) -> None:
+def show_plan(plan: SetupPlan, step: Background | None, file: Path, home: Home) -> None:
     if not (plan.changes_anything or step):
         console.print("\nEverything is already set up like this: nothing to change.")
         return
     console.print("\n[bold]This changes:[/]")
     for part in plan.parts:
-        for each in part.planned:
-            if not each.changes:
+        for change in part.planned:
+            if not change.changes:
                 continue
-            path = Path(each.written.path)
+            path = Path(change.record.path)
             console.print(
-                f"  {'create' if each.now is None else 'change'}  {escape(short_path(path, home))}",
+                f"  {'create' if change.text is None else 'change'}  {escape(short_path(path, home))}",
                 soft_wrap=True,
             )
             if path == file:
-                for name, before, after in plan.settings:
-                    console.print(
-                        f"          [dim]{escape(_setting(name, before, after))}[/]", soft_wrap=True
-                    )
+                for name, old, new in plan.settings:
+                    console.print(f"          [dim]{escape(_setting(name, old, new))}[/]", soft_wrap=True)
     for name in plan.dropped:
         console.print(f"  undo    the settings of {AGENTS[name].title}")
-    if isinstance(step, Start):
+    if isinstance(step, ServiceStart):
         again = "  restart burnish, which runs in the background, with the new settings"
         console.print(
             "  start   burnish as a service, now and at each login" if plan.installs_service else again
@@ -52,10 +50,10 @@ def show_plan(plan: Plan, step: Background | None, file: Path, home: Home) -> No
         console.print("  stop    burnish, and remove the service")
 
 
-def _setting(name: str, before: Any, after: Any) -> str:
-    if after is None:
-        return f"{name} is removed (was {plain(str(before))})"
-    return f"{name} = {plain(str(after))}" + (f" (was {plain(str(before))})" if before is not None else "")
+def _setting(name: str, old: Any, new: Any) -> str:
+    if new is None:
+        return f"{name} is removed (was {plain(str(old))})"
+    return f"{name} = {plain(str(new))}" + (f" (was {plain(str(old))})" if old is not None else "")
 
 
 def short_path(path: Path, home: Home) -> str:
@@ -63,14 +61,14 @@ def short_path(path: Path, home: Home) -> str:
     return f"~/{path.relative_to(home.path)}" if path.is_relative_to(home.path) else str(path)
 
 
-def show_result(plan: Plan, place: Place) -> None:
+def show_result(plan: SetupPlan, place: Place) -> None:
     console.print(f"\n[bold]burnish is set up[/] for [bold cyan]{escape(place.url)}[/]", soft_wrap=True)
     for name in plan.answers.agents:
         console.print(
             f"  {AGENTS[name].title}: to rate, type [cyan]{escape(AGENTS[name].rating)}[/]", soft_wrap=True
         )
-        if left := AGENTS[name].by_hand(place):
-            console.print(escape(left), soft_wrap=True)
+        if steps := AGENTS[name].by_hand(place):
+            console.print(escape(steps), soft_wrap=True)
     console.print(
         f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
     )
@@ -89,8 +87,8 @@ def show_advice() -> None:
     console.print(f"\n{ADVICE}\n\nTo take all of this back: [cyan]burnish init --undo[/]")
 
 
-def show_how_it_runs(plan: Plan, step: Background | None, missing: str, *, running: bool) -> None:
-    if isinstance(step, Start) and step.installed:
+def show_how_it_runs(plan: SetupPlan, step: Background | None, missing: str, *, running: bool) -> None:
+    if isinstance(step, ServiceStart) and step.installed:
         for note in step.installed.notes:
             console.print(escape(note), soft_wrap=True)
     if plan.answers.service:
@@ -106,8 +104,8 @@ def show_how_it_runs(plan: Plan, step: Background | None, missing: str, *, runni
         )
 
 
-def show_done(done: Sequence[Done], home: Home) -> None:
-    for each in done:
-        console.print(f"  {each.what:<10} {escape(short_path(each.path, home))}", soft_wrap=True)
-        if each.why:
-            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
+def show_done(outcomes: Sequence[FileOutcome], home: Home) -> None:
+    for outcome in outcomes:
+        console.print(f"  {outcome.what:<10} {escape(short_path(outcome.path, home))}", soft_wrap=True)
+        if outcome.why:
+            console.print(f"             [yellow]{escape(outcome.why)}[/]", soft_wrap=True)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from burnish.parts.connect import AGENTS, Home, Place, connection
 from burnish.parts.connect.connection import connect, disconnect
-from burnish.parts.desktop.init import Answers, Plan, Record, carry_out, make_plan, purge, undo
+from burnish.parts.desktop.init import SetupAnswers, SetupPlan, SetupRecord, carry_out, make_plan, purge, undo
 from burnish.proxy.http.errors import ConfigError
 
-ANSWERS = Answers(
+ANSWERS = SetupAnswers(
     agents=("claude-code", "codex", "opencode", "continue"),
     upstream="http://127.0.0.1:8000",
     model="qwen3",
@@ -71,7 +71,7 @@ def snapshot(home: Path) -> dict[str, tuple[bytes | str | None, int]]:
     return found
 
 
-def planned(home: Path, answers: Answers = ANSWERS) -> Plan:
+def planned(home: Path, answers: SetupAnswers = ANSWERS) -> SetupPlan:
     place = Place(f"http://127.0.0.1:{answers.port}")
     file = home / ".config" / "burnish" / "config.toml"
     return make_plan(answers, place, file, home / "data", Home(home, {}))
@@ -92,7 +92,7 @@ def homes(draw: st.DrawFn) -> list[tuple[str, str, int]]:
 
 
 answered = st.builds(
-    Answers,
+    SetupAnswers,
     agents=st.sets(st.sampled_from(sorted(AGENTS))).map(
         lambda names: tuple(name for name in AGENTS if name in names)
     ),
@@ -124,7 +124,7 @@ def made(files: list[tuple[str, str, int]]) -> Iterator[Path]:
     by_hand=st.sets(st.sampled_from(("codex", "llm"))),
 )
 def test_undo_leaves_any_home_as_it_was(
-    files: list[tuple[str, str, int]], runs: list[Answers], by_hand: set[str]
+    files: list[tuple[str, str, int]], runs: list[SetupAnswers], by_hand: set[str]
 ) -> None:
     """Whatever was in it, however often init ran, and also if the user had connected agents to another place."""
     with made(files) as home:
@@ -160,7 +160,7 @@ def test_another_answer_changes_only_that(home: Path) -> None:
     carry_out(planned(home))
     before = snapshot(home)
     plan = planned(home, replace(ANSWERS, preset="aggressive"))
-    assert [(each.name, each.before, each.after) for each in plan.settings] == [
+    assert [(each.name, each.old, each.new) for each in plan.settings] == [
         ("train.preset", "careful", "aggressive")
     ]
     carry_out(plan)
@@ -175,7 +175,7 @@ def test_an_agent_that_is_left_out_is_disconnected(home: Path) -> None:
     now = snapshot(home)
     assert now[".claude/settings.json"] == before[".claude/settings.json"]
     assert now[".codex/config.toml"] != before[".codex/config.toml"]
-    record = Record.read(home / "data")
+    record = SetupRecord.read(home / "data")
     assert record and record.agents == ("codex",)
 
 
@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_undone_keeps_its_record(home: Path) -> None:
     theirs.write_text("{ // mine")
     left = [each.path for each in undo(home / "data") if each.what == "left"]
     assert left == [theirs]
-    assert Record.read(home / "data"), "it can be tried again"
+    assert SetupRecord.read(home / "data"), "it can be tried again"
     theirs.write_text(connected)
     undo(home / "data")
     assert snapshot(home) == before

@@ -80,7 +80,7 @@ def test_the_agent_is_installed_and_removed(home: Path, tmp_path: Path) -> None:
     service = Launchd.found()
     assert not service.state().installed
     done = service.install(flags)
-    assert (done.changed, done.url) == (True, f"http://127.0.0.1:{port}")
+    assert (done.has_changes, done.url) == (True, f"http://127.0.0.1:{port}")
     (path,) = done.files
     agent = plistlib.loads(path.read_bytes())
     assert agent["Label"] == LABEL == path.stem
@@ -95,9 +95,9 @@ def test_the_agent_is_installed_and_removed(home: Path, tmp_path: Path) -> None:
         "upstream": "http://127.0.0.1:9",
         "train": {"enabled": False},
     }
-    assert not service.install(flags).changed
+    assert not service.install(flags).has_changes
     assert "burnish is up" in printed(service.output(50, follow=False))
-    assert service.uninstall().found
+    assert service.uninstall().was_installed
     left = [path for path in home.rglob("*") if path not in before]
     assert left == [home / "Library", home / "Library" / "Logs"], "launchd made these"
 
