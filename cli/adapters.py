@@ -17,7 +17,7 @@ from burnish.terminal.errors import WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json, short, version_name
 
 
-class ExportFormat(StrEnum):
+class VersionFormat(StrEnum):
     peft = "peft"
     gguf = "gguf"
     mlx = "mlx"
@@ -178,13 +178,13 @@ def export(
         typer.Argument(help="The file (gguf, merged-gguf) or directory (peft, mlx, merged-hf) to create."),
     ],
     form: Annotated[
-        ExportFormat,
+        VersionFormat,
         typer.Option(
             "--as",
             help="An adapter: peft (vLLM, SGLang), gguf (llama.cpp) or mlx. A model of its own, base and adapter in "
             "one: merged-gguf (LM Studio, Ollama, llama.cpp) or merged-hf (whatever loads a Hugging Face directory).",
         ),
-    ] = ExportFormat.peft,
+    ] = VersionFormat.peft,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

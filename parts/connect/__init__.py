@@ -13,7 +13,7 @@ from burnish.parts.connect import (
     opencode,
     qwen_code,
 )
-from burnish.parts.connect.base import IN_ENVIRONMENT, Agent, Change, Home, Place, is_own
+from burnish.parts.connect.base import IN_ENVIRONMENT, Agent, FileChange, Home, Place, is_own
 
 AGENTS: dict[str, Agent] = {
     agent.name: agent
@@ -69,4 +69,4 @@ AGENTS: dict[str, Agent] = {
 }
 """All agents by their names on the command line."""
 
-__all__ = ["AGENTS", "Agent", "Change", "Home", "Place", "connection", "is_own"]
+__all__ = ["AGENTS", "Agent", "FileChange", "Home", "Place", "connection", "is_own"]

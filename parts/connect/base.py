@@ -69,7 +69,7 @@ class Home:
         return self.named("XDG_CONFIG_HOME", ".config") / name
 
 
-class Change(Protocol):
+class FileChange(Protocol):
     """A change of one file."""
 
     @property
@@ -111,7 +111,7 @@ class Agent:
     title: str
     program: str
     """Its command in a shell."""
-    changes: Callable[[Place, Home], Sequence[Change]] = lambda place, home: ()
+    changes: Callable[[Place, Home], Sequence[FileChange]] = lambda place, home: ()
     """The changes that make it use burnish; none if the user must make them by hand."""
     rating: str = "/rl good"
     """The text that rates an answer in this agent."""

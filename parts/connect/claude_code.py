@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.parts.connect.base import BURNISH_KEY, Change, Home, Place
+from burnish.parts.connect.base import BURNISH_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import OwnFile, SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
@@ -28,7 +28,7 @@ disable-model-invocation: true
 """
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     """A hook answers ``/rl`` without the model; with the mode "prompt" two more offer a choice after an answer."""
     folder = home.named("CLAUDE_CONFIG_DIR", ".claude")
     env = {"ANTHROPIC_BASE_URL": place.url}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.parts.connect.base import Change, Home, Place
+from burnish.parts.connect.base import FileChange, Home, Place
 from burnish.parts.connect.changes import SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.proxy.client_headers import ANY_KEY
@@ -17,7 +17,7 @@ UPDATED_AT = "2026-01-01T00:00:00.000Z"
 """Cline requires a date, and updates it at each use."""
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     folder = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
     settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
     if not place.own_credentials:

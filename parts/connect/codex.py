@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.parts import user_files
-from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import SettingsChange
 from burnish.parts.connect.formats import Json, Toml
 from burnish.proxy.client_headers import KEY_HEADER
@@ -15,7 +15,7 @@ from burnish.proxy.client_headers import KEY_HEADER
 PROVIDER = ("model_providers", "burnish")
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     """Codex speaks only the Responses API."""
     folder = home.named("CODEX_HOME", ".codex")
     provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}

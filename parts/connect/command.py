@@ -15,7 +15,7 @@ from rich.table import Table
 from burnish.adapters import catalogue
 from burnish.config.config import Config
 from burnish.config.model_names import DEFAULT_MODEL
-from burnish.parts.connect import AGENTS, Agent, Change, Home, Place, connection, is_own
+from burnish.parts.connect import AGENTS, Agent, FileChange, Home, Place, connection, is_own
 from burnish.parts.connect.base import EMBEDDED
 from burnish.proxy.surfaces.catalogue import window_of
 from burnish.terminal.client import Proxy, read_settings
@@ -183,7 +183,7 @@ def _program() -> list[str]:
     return [sys.executable, "-m", "burnish"]
 
 
-def _print(changes: Sequence[Change], by_hand: str) -> None:
+def _print(changes: Sequence[FileChange], by_hand: str) -> None:
     for change in changes:
         typer.echo(f"# {change.path}\n{change.made(None)}")
     if by_hand:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from burnish.parts import user_files
-from burnish.parts.connect.base import Change, Keys, Place, Remote
+from burnish.parts.connect.base import FileChange, Keys, Place, Remote
 from burnish.parts.connect.changes import KINDS
 from burnish.proxy.http.errors import ConfigError
 
@@ -92,7 +92,7 @@ class FileOutcome:
     """The reason for "left"."""
 
 
-def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[FileOutcome]:
+def connect(changes: Sequence[FileChange], record: Path, *, private: bool = False) -> list[FileOutcome]:
     """Make all changes of an agent, or none. Repeats earlier ones. Raises ConfigError.
 
     ``private``: the changes contain a key, so only the owner may read the files while the agent is connected.
@@ -110,7 +110,7 @@ def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -
     return [FileOutcome(Path(step.record.path), "changed" if step.changes else "unchanged") for step in plan]
 
 
-def planned(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[PlannedChange]:
+def planned(changes: Sequence[FileChange], record: Path, *, private: bool = False) -> list[PlannedChange]:
     """Work out what ``connect`` would do; writes nothing. Raises ConfigError."""
     earlier = {change.path: change for change in recorded(record)}
     return [_planned(change, earlier.get(str(change.path)), private) for change in changes]
@@ -140,7 +140,7 @@ def _written(content: dict[str, Any]) -> RecordedChange:
     return RecordedChange(**content | lists)
 
 
-def _planned(change: Change, earlier: RecordedChange | None, private: bool) -> PlannedChange:
+def _planned(change: FileChange, earlier: RecordedChange | None, private: bool) -> PlannedChange:
     """Work out the change of a file. Raises ConfigError."""
     path = change.path
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.yaml_items import YamlItem, scalar
 from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
@@ -12,7 +12,7 @@ ROLES = ("chat", "edit", "apply")
 HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     own = f"${{{{ secrets.{OPENAI_KEY} }}}}"
     key = own if place.own_credentials else scalar(place.key or ANY_KEY)
     # As cn itself writes them, which it does where it finds a key of Anthropic's at its first start.

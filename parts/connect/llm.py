@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from burnish.parts.connect.base import Change, Home, Place
+from burnish.parts.connect.base import FileChange, Home, Place
 from burnish.parts.connect.yaml_items import YamlItem, scalar
 from burnish.proxy.client_headers import KEY_HEADER
 
 FOLDER = "io.datasette.llm"
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     """Add burnish to its models; the default model stays."""
     usual = (
         home.path / "Library" / "Application Support" / FOLDER

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import OwnFile
 from burnish.proxy.client_headers import ANY_KEY
 from burnish.proxy.http.errors import ConfigError
@@ -34,7 +34,7 @@ LIMIT_S = 60.0
 """It loads a function before it answers, and lists the models of all connections."""
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     """Without a key, write the file that Open WebUI imports."""
     if KEY in home.env:
         return ()

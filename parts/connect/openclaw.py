@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.parts import user_files
-from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import OwnFile, Scratch, SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
@@ -21,7 +21,7 @@ SENT_FILE = "sent.json"
 """The plugin's record of the answers in each message."""
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     settings = _file(home)
     folder = settings.parent / "burnish"
     provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.parts.connect.base import OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.proxy.client_headers import KEY_HEADER
@@ -13,7 +13,7 @@ from burnish.proxy.client_headers import KEY_HEADER
 SCHEMA = "https://opencode.ai/config.json"
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     """The command ``/rl`` sends a message, which burnish answers it"""
     options: dict[str, Any] = {"baseURL": place.api}
     if place.key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.parts.connect.base import BURNISH_KEY, OPENAI_KEY, Change, Home, Place
+from burnish.parts.connect.base import BURNISH_KEY, OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import OwnFile, SettingsChange
 from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
@@ -21,7 +21,7 @@ description: Rate the last answer (burnish)
 """
 
 
-def changes(place: Place, home: Home) -> Sequence[Change]:
+def changes(place: Place, home: Home) -> Sequence[FileChange]:
     folder = home.named("QWEN_HOME", ".qwen")
     model: dict[str, Any] = {"id": place.model, "name": "burnish", "baseUrl": place.api}
     # Qwen Code requires a key, in a variable. A placeholder must not be in BURNISH_API_KEY, because a burnish that

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from burnish.adapters.hosts.fetch import cache_path
 from burnish.parts import user_files
-from burnish.parts.connect import AGENTS, Change, Home, Place, connection
+from burnish.parts.connect import AGENTS, FileChange, Home, Place, connection
 from burnish.parts.desktop.init.answers import SetupAnswers
 from burnish.parts.desktop.init.record import OWN, SetupRecord, file_of
 from burnish.parts.desktop.init.settings_file import Setting, SettingsFile
@@ -21,7 +21,7 @@ class Part:
     """The files of one program: an agent's, or burnish's own."""
 
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[FileChange]
     planned: Sequence[connection.PlannedChange]
 
     @property
@@ -129,7 +129,7 @@ def _settings_file(file: Path, answers: SetupAnswers, data_dir: Path) -> Setting
     return settings
 
 
-def _part(name: str, changes: Sequence[Change], data_dir: Path, *, private: bool) -> Part:
+def _part(name: str, changes: Sequence[FileChange], data_dir: Path, *, private: bool) -> Part:
     record = connection.record_file(data_dir, name)
     return Part(name, changes, connection.planned(changes, record, private=private))
 

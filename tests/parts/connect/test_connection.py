@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.parts.connect import AGENTS, Change, Home, Place, is_own
+from burnish.parts.connect import AGENTS, FileChange, Home, Place, is_own
 from burnish.parts.connect.connection import connect, disconnect, recorded
 from burnish.proxy.http.errors import ConfigError
 
@@ -39,7 +39,7 @@ def settings(home: Home) -> Path:
     return path
 
 
-def claude(home: Home, place: Place = PLACE) -> list[Change]:
+def claude(home: Home, place: Place = PLACE) -> list[FileChange]:
     return list(AGENTS["claude-code"].changes(place, home))
 
 
