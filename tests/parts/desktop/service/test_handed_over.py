@@ -34,7 +34,7 @@ BURNISH = ("-m", "burnish")
 # Of two looks at what is installed the second must show the same: here not 5 s later.
 LOOKS_OFTEN = """
 from functools import partial
-from burnish.parts.desktop.service import upgrade
+from burnish.app import upgrade
 upgrade.stop_after_upgrade = partial(upgrade.stop_after_upgrade, check_every_s=0.1)
 from burnish.cli import main
 main()
