@@ -67,7 +67,7 @@ def judge(
     lines = _lines(Proxy(url, TIMEOUT_S), body)
     if as_json:
         objects = list(lines)
-        printed_json(objects[0] if dry_run else objects[-1] | {"judgements": objects[1:-1]}, wanted=True)
+        printed_json(objects[0] if dry_run else objects[-1] | {"judgements": objects[1:-1]}, as_json=True)
     else:
         _print_plan(plan := next(lines), dry_run=dry_run)
         objects = [plan, *_shown(lines, plan["count"])]
