@@ -24,8 +24,8 @@ from typing import IO, Any, NamedTuple, ParamSpec, TypeVar
 
 from burnish.system.environment import for_child
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+Output = TypeVar("Output")
 
 LARGE_BYTES = 1024 * 1024
 """Longer bodies are read in the child. Shorter ones take at most some 25 ms."""
@@ -45,15 +45,15 @@ class OutOfTime(Exception):
     """The function took longer than the limit."""
 
 
-class Ended(Exception):
+class WorkerExit(Exception):
     """The child ended before it answered."""
 
 
-class NotStarted(Ended):
+class NotStarted(WorkerExit):
     """The child can't be started."""
 
 
-class Apart:
+class WorkerProcess:
     """One child process, which starts at the first call, and calls one function after the other."""
 
     def __init__(self, cpu_limit_s: float) -> None:
@@ -64,17 +64,19 @@ class Apart:
         self._closed = False
 
     def submit(
-        self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
-    ) -> Future[Result]:
-        """Call a function of a module. The future fails with what it raises, and with OutOfTime or Ended."""
-        return self._thread.submit(self._run, _Call(function, args, more, self._cpu_limit_s))
+        self, function: Callable[Arguments, Output], *args: Arguments.args, **options: Arguments.kwargs
+    ) -> Future[Output]:
+        """Call a function of a module. The future fails with what it raises, and with OutOfTime or WorkerExit."""
+        return self._thread.submit(self._run, _Call(function, args, options, self._cpu_limit_s))
 
-    async def ask(self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs) -> Result:
-        """Return its result. Raises what it raises, OutOfTime and Ended."""
-        return await asyncio.wrap_future(self.submit(function, *args, **more))
+    async def ask(
+        self, function: Callable[Arguments, Output], *args: Arguments.args, **options: Arguments.kwargs
+    ) -> Output:
+        """Return its result. Raises what it raises, OutOfTime and WorkerExit."""
+        return await asyncio.wrap_future(self.submit(function, *args, **options))
 
     def close(self) -> None:
-        """End the child. A call under way raises Ended."""
+        """End the child. A call under way raises WorkerExit."""
         self._closed = True
         if child := self._child:
             child.kill()
@@ -82,17 +84,17 @@ class Apart:
         self._end()
 
     def _run(self, call: _Call) -> Any:
-        result, error = self._ask(call)
+        output, error = self._ask(call)
         if error is not None:
             raise error
-        return result
+        return output
 
     def _ask(self, call: _Call) -> tuple[Any, Exception | None]:
         if self._child:
             with suppress(BrokenPipeError, EOFError):  # it ended after its last answer
                 return self._answer(self._child, call)
         if self._closed:
-            raise Ended("burnish is stopping")
+            raise WorkerExit("burnish is stopping")
         try:
             self._child = _Child()
         except OSError as error:
@@ -100,7 +102,7 @@ class Apart:
         try:
             return self._answer(self._child, call)
         except (BrokenPipeError, EOFError) as error:
-            raise Ended("the process that reads it ended") from error
+            raise WorkerExit("the process that reads it ended") from error
 
     def _answer(self, child: _Child, call: _Call) -> tuple[Any, Exception | None]:
         """Raises OutOfTime, BrokenPipeError, EOFError; the child has ended then."""
@@ -119,7 +121,7 @@ class Apart:
 class _Call(NamedTuple):
     function: Callable[..., Any]
     args: tuple[Any, ...]
-    more: dict[str, Any]
+    options: dict[str, Any]
     cpu_limit_s: float
 
 
@@ -134,12 +136,12 @@ class _Child:
         )
         assert self._process.stdin
         assert self._process.stdout
-        self._given: IO[bytes] = self._process.stdin
+        self._calls: IO[bytes] = self._process.stdin
         self._answers = self._process.stdout
 
     def answer(self, call: _Call) -> tuple[Any, Exception | None]:
         """Return what the function returned and raised. Raises OutOfTime, BrokenPipeError, EOFError."""
-        _write(call, self._given)
+        _write(call, self._calls)
         limited = _Limited(self._answers.fileno(), time.monotonic() + WALL_PER_CPU * call.cpu_limit_s)
         answer: tuple[Any, Exception | None] = pickle.load(io.BufferedReader(limited))  # noqa: S301  (our own child)
         return answer
@@ -150,7 +152,7 @@ class _Child:
     def end(self) -> None:
         self.kill()
         with suppress(BrokenPipeError):
-            self._given.close()
+            self._calls.close()
         self._answers.close()
         self._process.wait()
 
@@ -177,9 +179,9 @@ def _readable(descriptor: int, seconds: float) -> bool:
     return bool(poll.poll(1000 * seconds))
 
 
-def _write(value: object, pipe: IO[bytes]) -> None:
+def _write(message: object, pipe: IO[bytes]) -> None:
     """Large bytes are written without a copy. Raises BrokenPipeError."""
-    pickle.dump(value, pipe, protocol=pickle.HIGHEST_PROTOCOL)
+    pickle.dump(message, pipe, protocol=pickle.HIGHEST_PROTOCOL)
     pipe.flush()
 
 
@@ -187,20 +189,20 @@ def serve() -> None:
     """Answer calls until stdin closes, or none came for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for burnish, which ends this process
     signal.signal(signal.SIGPROF, _interrupt)
-    given, answers = sys.stdin.buffer, sys.stdout.buffer
+    calls, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr
     with suppress(EOFError, BrokenPipeError):
         at_first = _most_memory()  # on Linux the parent's, if that is more
-        while _most_memory() - at_first < GROWN_BYTES and _readable(given.fileno(), IDLE_S):
-            _write(_answer(given), answers)
+        while _most_memory() - at_first < GROWN_BYTES and _readable(calls.fileno(), IDLE_S):
+            _write(_answer(calls), answers)
 
 
-def _answer(given: IO[bytes]) -> tuple[Any, Exception | None]:
-    call: _Call = pickle.load(given)  # noqa: S301  (burnish itself wrote it)
+def _answer(calls: IO[bytes]) -> tuple[Any, Exception | None]:
+    call: _Call = pickle.load(calls)  # noqa: S301  (burnish itself wrote it)
     try:
         signal.setitimer(signal.ITIMER_PROF, call.cpu_limit_s, CPU_AGAIN_S)
         try:
-            return call.function(*call.args, **call.more), None
+            return call.function(*call.args, **call.options), None
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     except Exception as error:  # noqa: BLE001  (whatever a hostile body raises belongs to the caller)

@@ -73,9 +73,9 @@ def replacing(path: Path, mode: int = OWNER_ONLY) -> Iterator[Path]:
 
 def replace(path: Path, content: str | bytes, mode: int = OWNER_ONLY) -> None:
     """Write a file, or replace the one that is there. Raises OSError."""
-    data = content.encode() if isinstance(content, str) else content
+    payload = content.encode() if isinstance(content, str) else content
     with replacing(path, mode) as temporary:
-        temporary.write_bytes(data)
+        temporary.write_bytes(payload)
 
 
 def sync(path: Path) -> None:

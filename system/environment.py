@@ -12,4 +12,4 @@ INHERITED = re.compile(
 
 
 def for_child() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
+    return {name: text for name, text in os.environ.items() if INHERITED.fullmatch(name)}

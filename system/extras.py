@@ -53,10 +53,10 @@ def requirements(extra: str | None) -> list[str]:
     except PackageNotFoundError:
         return []
     return [
-        str(each).partition(";")[0].strip()
-        for each in map(Requirement, listed)
-        if ("extra" in str(each.marker)) is bool(extra)
-        and (each.marker is None or each.marker.evaluate({"extra": extra or ""}))
+        str(requirement).partition(";")[0].strip()
+        for requirement in map(Requirement, listed)
+        if ("extra" in str(requirement.marker)) is bool(extra)
+        and (requirement.marker is None or requirement.marker.evaluate({"extra": extra or ""}))
     ]
 
 
@@ -70,8 +70,8 @@ def how_to_repair(fault: str, extra: str | None = None) -> str:
 def _pip(extras: set[str]) -> str:
     """Return what installs into this environment: uv if torch is to come and uv is here, else pip."""
     python = shlex.quote(sys.executable)
-    beside = Path(sys.executable).with_name("uv")
-    uv = str(beside) if beside.is_file() else shutil.which("uv")
+    neighbour = Path(sys.executable).with_name("uv")
+    uv = str(neighbour) if neighbour.is_file() else shutil.which("uv")
     if uv and (backend := _backend(extras)):
         return f"{shlex.quote(uv)} pip install --python {python}{backend}"
     return f"{python} -m pip install"
@@ -97,11 +97,11 @@ def _source() -> tuple[str | None, bool]:
     """
     try:
         text = distribution(NAME).read_text("direct_url.json")
-        found = json.loads(text) if text else {}
-        url = str(found["url"])
-        if found.get("dir_info", {}).get("editable"):
+        source = json.loads(text) if text else {}
+        url = str(source["url"])
+        if source.get("dir_info", {}).get("editable"):
             return unquote(urlsplit(url).path), True
-        if version_control := found.get("vcs_info"):
+        if version_control := source.get("vcs_info"):
             revision = version_control.get("requested_revision")
             at = url.replace("file:///", "file://localhost/")  # pip takes no empty host here
             return f"{version_control['vcs']}+{at}" + (f"@{revision}" if revision else ""), False
@@ -112,7 +112,9 @@ def _source() -> tuple[str | None, bool]:
 
 def _extras_in(receipt: Path) -> set[str]:
     try:
-        wanted = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
-        return {extra for each in wanted if each["name"] == NAME for extra in each.get("extras", ())}
+        packages = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
+        return {
+            extra for package in packages if package["name"] == NAME for extra in package.get("extras", ())
+        }
     except (OSError, ValueError, LookupError, TypeError):
         return set()

@@ -16,8 +16,8 @@ def available_bytes() -> int | None:
         free = psutil.virtual_memory().available
     except (psutil.Error, OSError, RuntimeError):
         return None
-    left = _left_in(CGROUP)
-    return free if left is None else min(free, left)
+    room = _left_in(CGROUP)
+    return free if room is None else min(free, room)
 
 
 def _left_in(cgroup: Path) -> int | None:

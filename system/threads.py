@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple
 
 _Arguments = TypeVarTuple("_Arguments")
-_Result = TypeVar("_Result")
+_Output = TypeVar("_Output")
 
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
 
@@ -19,7 +19,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-async def in_one_thread(work: Callable[[*_Arguments], _Result], *args: *_Arguments) -> _Result:
+async def in_one_thread(work: Callable[[*_Arguments], _Output], *args: *_Arguments) -> _Output:
     """Call ``work`` in the one thread for work that holds whole adapters in memory; calls wait for each other.
 
     The C library keeps memory for each thread that ever needed much (glibc's arenas). In the threads of

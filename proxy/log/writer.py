@@ -26,7 +26,7 @@ from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Bell, Queue, Relief
 from burnish.proxy.log.search import Lag
 from burnish.proxy.log.spill import Entry, Journal, Spill
 from burnish.system import heap as memory
-from burnish.system.apart import Apart
+from burnish.system.apart import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class LogWriter:
         on_stored: Callable[[Stored], None] = ignore,
     ) -> None:
         self._on_stored = on_stored
-        self._apart = Apart(READ_LIMIT_S)
+        self._apart = WorkerProcess(READ_LIMIT_S)
         self._path = path
         self._transactions: Transactions | None = None
         self._queue = Queue()

@@ -44,7 +44,7 @@ from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, object_in
 from burnish.proxy.surfaces.sse import DONE
 from burnish.proxy.surfaces.writing import EVENTS
 from burnish.proxy.translation import TRANSLATIONS
-from burnish.system.apart import LARGE_BYTES, Apart, Ended, OutOfTime
+from burnish.system.apart import LARGE_BYTES, OutOfTime, WorkerExit, WorkerProcess
 
 CHAT = "chat"
 REMEMBERED_S = 600.0
@@ -83,7 +83,7 @@ class Capturing(Step):
     asked_for: ClassVar[bool] = True
     limit_s: ClassVar[float] = 600.0  # finding out what an engine is has limits of its own
 
-    def __init__(self, outbound: Outbound, apart: Apart) -> None:
+    def __init__(self, outbound: Outbound, apart: WorkerProcess) -> None:
         self._outbound = outbound
         self._apart = apart
         self._found: dict[str, _Found] = {}
@@ -136,7 +136,9 @@ class Capturing(Step):
 class _Capture:
     """Sends the request of one flight."""
 
-    def __init__(self, outbound: Outbound, apart: Apart, flight: Flight, way: Way, shape: _Shape) -> None:
+    def __init__(
+        self, outbound: Outbound, apart: WorkerProcess, flight: Flight, way: Way, shape: _Shape
+    ) -> None:
         self._outbound = outbound
         self._apart = apart
         self._flight = flight
@@ -176,7 +178,7 @@ class _Capture:
         try:
             large = encoding or len(content) > LARGE_BYTES
             found = await self._apart.ask(read) if large else read()
-        except (OutOfTime, Ended, Undecodable) as error:
+        except (OutOfTime, WorkerExit, Undecodable) as error:
             raise UpstreamUnreachable(f"the engine's answer can't be read: {error}") from error
         self._flight.collected = collected = found.collected
         if self._way.renders and collected.missing is None:

@@ -16,7 +16,7 @@ from burnish.proxy.relay.outbound import Spans, models_in
 from burnish.proxy.rl.commands import find_command, unanswered
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.lenient import Json
-from burnish.system.apart import Apart, Ended, OutOfTime
+from burnish.system.apart import OutOfTime, WorkerExit, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ Result = TypeVar("Result")
 
 
 async def reading(
-    apart: Apart, read: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
+    apart: WorkerProcess, read: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
 ) -> Result:
     """Read a request in the child process, or here if there is none. Raises BodyTooLarge, and what ``read`` raises."""
     try:
         return await apart.ask(read, *args, **more)
-    except Ended as error:
+    except WorkerExit as error:
         logger.warning("a large request is read in burnish's own process: %s", error)
         return read(*args, **more)
     except OutOfTime as error:

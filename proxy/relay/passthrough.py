@@ -33,7 +33,7 @@ from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, SHOW, asked_for
-from burnish.system.apart import LARGE_BYTES, Apart
+from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
@@ -53,7 +53,7 @@ class PassthroughRelay:
         log: Log,
         *,
         config: Config,
-        apart: Apart,
+        apart: WorkerProcess,
     ) -> None:
         self._outbound = outbound
         self._apart = apart

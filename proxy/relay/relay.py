@@ -43,7 +43,7 @@ from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.writing import LocalAnswer
-from burnish.system.apart import LARGE_BYTES, Apart
+from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
 CHAT = "chat"
 RETRY_DIGITS = 4
@@ -65,7 +65,7 @@ class Relay:
         steps: Sequence[Step],
         config: Config,
         traced: bool,
-        apart: Apart,
+        apart: WorkerProcess,
     ) -> None:
         """``steps``: in the order in which they act. ``traced``: keep the trace that a request belongs to."""
         self._upstream = upstream

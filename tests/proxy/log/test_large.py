@@ -15,7 +15,7 @@ import pytest
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed, read
 from burnish.proxy.log.writer import READ_LIMIT_S
-from burnish.system.apart import LARGE_BYTES, Apart, Ended
+from burnish.system.apart import LARGE_BYTES, WorkerExit, WorkerProcess
 from tests.proxy.log.exchanges import answered, assistant, exchange, opened, rate, system, user
 from tests.support.patience import within
 from tests.support.upstream import events
@@ -24,15 +24,15 @@ LONG = "word " * (LARGE_BYTES // 4)
 
 
 @pytest.fixture(scope="module")
-def apart() -> Iterator[Apart]:
-    child = Apart(within(READ_LIMIT_S))
+def apart() -> Iterator[WorkerProcess]:
+    child = WorkerProcess(within(READ_LIMIT_S))
     yield child
     child.close()
 
 
 @pytest.fixture(scope="module")
-def hurried() -> Iterator[Apart]:
-    child = Apart(cpu_limit_s=0.15)
+def hurried() -> Iterator[WorkerProcess]:
+    child = WorkerProcess(cpu_limit_s=0.15)
     yield child
     child.close()
 
@@ -48,13 +48,13 @@ def hurried() -> Iterator[Apart]:
     ],
     ids=["request", "answer", "packed", "short", "damaged"],
 )
-def test_what_is_read_in_the_child_is_what_is_read_here(apart: Apart, changes: dict):
+def test_what_is_read_in_the_child_is_what_is_read_here(apart: WorkerProcess, changes: dict):
     made = exchange(**({"messages": [user("hi")]} | changes))
     assert read(made, apart) == parsed(made)
 
 
 def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(
-    hurried: Apart, monkeypatch: pytest.MonkeyPatch
+    hurried: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("burnish.system.apart.WALL_PER_CPU", 600)
     begin, word, *_, end = events("many words")
@@ -122,10 +122,10 @@ async def test_what_is_being_read_when_burnish_stops_is_read_at_the_next_start(
         assert (await log.completion(made.id)).reply == assistant("many" * 100_000)
 
 
-def test_a_child_that_is_killed_is_replaced_and_the_call_is_made_again(apart: Apart):
+def test_a_child_that_is_killed_is_replaced_and_the_call_is_made_again(apart: WorkerProcess):
     os.kill(apart.submit(os.getpid).result(), signal.SIGKILL)
     assert apart.submit(len, b"body").result() == 4
-    with pytest.raises(Ended):
+    with pytest.raises(WorkerExit):
         apart.submit(os._exit, 1).result()
     with pytest.raises(ZeroDivisionError):
         apart.submit(divmod, 1, 0).result()
@@ -133,19 +133,19 @@ def test_a_child_that_is_killed_is_replaced_and_the_call_is_made_again(apart: Ap
 
 
 def test_closing_ends_a_call_that_is_under_way():
-    child = Apart(READ_LIMIT_S)
+    child = WorkerProcess(READ_LIMIT_S)
     assert child.submit(len, b"body").result() == 4
     call = child.submit(signal.pause)
     while not call.running():
         pass
     child.close()
-    with pytest.raises(Ended):
+    with pytest.raises(WorkerExit):
         call.result()
 
 
-def test_a_child_gets_no_keys(apart: Apart, monkeypatch: pytest.MonkeyPatch):
+def test_a_child_gets_no_keys(apart: WorkerProcess, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
-    other = Apart(READ_LIMIT_S)
+    other = WorkerProcess(READ_LIMIT_S)
     try:
         assert other.submit(os.getenv, "OPENAI_API_KEY").result() is None
     finally:
