@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from burnish.gate.check import Limits
+from burnish.gate.check import GateLimits
 from burnish.gate.intervals import mean_gain
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.outcome import HELD_OUT, Exam
@@ -194,7 +194,7 @@ def report(before: Exam, after: Exam) -> list[str]:
         for old, new in zip(before.answers, after.answers, strict=True)
     ]
     # Answers to one question are no independent draws, so the interval is over questions.
-    change = mean_gain([mean(gains[place::HELD_OUT]) for place in range(HELD_OUT)], Limits())
+    change = mean_gain([mean(gains[place::HELD_OUT]) for place in range(HELD_OUT)], GateLimits())
     old, new = before.summary, after.summary
     return [
         f"the local model's answers, {len(before.answers)} before and after:",

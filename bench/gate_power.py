@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from burnish.gate import Limits, allowance, forgetting_by_chance
+from burnish.gate import GateLimits, allowance, forgetting_by_chance
 from burnish.gate.questions import FACTS
 from burnish.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
 
@@ -27,7 +27,7 @@ LOST = (0.0, 0.05, 0.1, 0.2, 0.4)
 
 def share_rejected(before: float, after: float, count: int, dice: np.random.Generator) -> float:
     """Return how often a true rise of a share of faulty replies is rejected."""
-    limits = Limits()
+    limits = GateLimits()
     old, new = (dice.binomial(count, share, DRAWS) for share in (before, after))
     pairs, times = np.unique(np.stack([new, old]), axis=1, return_counts=True)
     rejected = [n / count > o / count + allowance(int(n), int(o), count, limits) for n, o in pairs.T]
@@ -36,7 +36,7 @@ def share_rejected(before: float, after: float, count: int, dice: np.random.Gene
 
 def facts_rejected(known: float, lost: float, dice: np.random.Generator) -> float:
     """Return how often it is seen that a share of the known facts is truly lost."""
-    limits, count = Limits(), len(FACTS)
+    limits, count = GateLimits(), len(FACTS)
     knew = round(known * count)
     gone = dice.binomial(knew, lost + RESTLESS * (1 - lost), DRAWS)
     found = dice.binomial(count - knew, min(1.0, RESTLESS * known / (1 - known)), DRAWS)

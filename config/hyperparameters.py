@@ -51,11 +51,11 @@ NEW_ADAPTER = "Of a version that starts from the base model; one that continues 
 Band = Annotated[tuple[float, float], AfterValidator(band)]
 
 
-class Record(BaseModel):
+class FrozenRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class CommonHyperparameters(Record):
+class CommonHyperparameters(FrozenRecord):
     """The table ``[train]`` has these."""
 
     learning_rate: float = Field(4e-4, gt=0, lt=0.1, description="Step size. Lower for wider models.")
@@ -95,7 +95,7 @@ class CommonHyperparameters(Record):
     )
 
 
-class AdvancedHyperparameters(Record):
+class AdvancedHyperparameters(FrozenRecord):
     """The table ``[train.advanced]`` is this."""
 
     alpha: int = Field(
@@ -192,7 +192,7 @@ CONSTANTS = {
 """Hyper-parameters of earlier versions, and what burnish always takes now."""
 
 
-class ModelSize(Record):
+class ModelSize(FrozenRecord):
     """The properties of a base model that determine hyper-parameters."""
 
     hidden: int

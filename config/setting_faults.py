@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from burnish.config.hyperparameters import CONSTANTS
 
 REMOVED = {"workers": "burnish answers in one process, and several brought no more throughput"} | {
-    f"train.advanced.{name}": f"burnish always takes {value}" for name, value in CONSTANTS.items()
+    f"train.advanced.{name}": f"burnish always takes {constant}" for name, constant in CONSTANTS.items()
 }
 """Keys that are gone, and why. They are refused, whatever their value."""
 
@@ -68,8 +68,8 @@ def _setting(schema: type[BaseModel], path: Sequence[int | str]) -> FieldInfo | 
     model: Any = schema
     for name in path[:-1]:
         model = model.model_fields[name].annotation if name in getattr(model, "model_fields", ()) else None
-    found: FieldInfo | None = getattr(model, "model_fields", {}).get(path[-1])
-    return found
+    field: FieldInfo | None = getattr(model, "model_fields", {}).get(path[-1])
+    return field
 
 
 def _number(setting: FieldInfo | None) -> str | None:
@@ -77,9 +77,9 @@ def _number(setting: FieldInfo | None) -> str | None:
     words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
     limits = [
         f"{word} {limit}"
-        for each in (setting.metadata if setting else ())
+        for constraint in (setting.metadata if setting else ())
         for name, word in words.items()
-        if (limit := getattr(each, name, None)) is not None
+        if (limit := getattr(constraint, name, None)) is not None
     ]
     if not setting or not limits:
         return None
@@ -89,6 +89,6 @@ def _number(setting: FieldInfo | None) -> str | None:
     return f"must be {whole}{unit and ' of'}{unit}, {' and '.join(limits)}"
 
 
-def _shown(value: Any) -> str:
+def _shown(setting: Any) -> str:
     """Return a wrong value without the user and the password of a URL."""
-    return re.sub(r"[^\s,]+@", "…@", repr(value))
+    return re.sub(r"[^\s,]+@", "…@", repr(setting))

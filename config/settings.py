@@ -38,7 +38,7 @@ RENAMED = {"instant": "instructions"}
 """Old names of keys. They are refused with the new name instead of being ignored."""
 
 
-class Sources:
+class SettingSources:
     """Reads the settings of a schema, whose tables are models of their own. Raises ConfigError."""
 
     def __init__(self, schema: type[BaseModel]) -> None:
@@ -66,11 +66,11 @@ class Sources:
                 self._add_table(f"{path}.{name}", inner)
 
     def read(self, file: Path, env_files: Sequence[Path], environment: Mapping[str, str]) -> dict[str, Any]:
-        given = self._from_file(file)
-        for each in env_files:
-            merge(given, self._from_env_file(each))
-        merge(given, self._from_environment(environment))
-        return given
+        settings = self._from_file(file)
+        for path in env_files:
+            merge(settings, self._from_env_file(path))
+        merge(settings, self._from_environment(environment))
+        return settings
 
     def _from_file(self, path: Path) -> dict[str, Any]:
         if not path.is_file():
@@ -78,24 +78,24 @@ class Sources:
         import tomllib  # only if there is a file: commands must start fast
 
         try:
-            found = tomllib.loads(_text(path))
+            settings = tomllib.loads(_text(path))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path} is not valid TOML: {error}") from error
-        for key, value in found.items():
-            for name in (key, *self._inside(key, value)):
+        for key, setting in settings.items():
+            for name in (key, *self._inside(key, setting)):
                 if fault := self._fault(name):
                     raise ConfigError(f"{path}: {fault}")
-        return found
+        return settings
 
-    def _inside(self, key: str, value: Any) -> Iterator[str]:
+    def _inside(self, key: str, table: Any) -> Iterator[str]:
         """Yield the keys in a table of the file."""
-        if (key in self.tables or key in self.named) and isinstance(value, dict):
-            for each, inner in value.items():
-                yield f"{key}.{each}"
-                if f"{key}.{each}" in self.tables:
-                    yield from self._inside(f"{key}.{each}", inner)
+        if (key in self.tables or key in self.named) and isinstance(table, dict):
+            for inner_key, inner in table.items():
+                yield f"{key}.{inner_key}"
+                if f"{key}.{inner_key}" in self.tables:
+                    yield from self._inside(f"{key}.{inner_key}", inner)
                 if key in self.named and isinstance(inner, dict):
-                    yield from (f"{key}.{each}.{name}" for name in inner)
+                    yield from (f"{key}.{inner_key}.{name}" for name in inner)
 
     def _from_env_file(self, path: Path) -> dict[str, Any]:
         variables = variables_in(path)
@@ -119,8 +119,8 @@ class Sources:
 
     def _from_environment(self, variables: Mapping[str, str | None]) -> dict[str, Any]:
         """Empty variables count as not set. Names unlike any setting belong to somebody else."""
-        found: dict[str, Any] = {}
-        for name, text in sorted(variables.items(), key=lambda each: each[0].upper()):
+        settings: dict[str, Any] = {}
+        for name, text in sorted(variables.items(), key=lambda variable: variable[0].upper()):
             if not (text and name.upper().startswith(ENV_PREFIX)) or name.upper() in OTHER_VARIABLES:
                 continue
             *tables, key = name[len(ENV_PREFIX) :].lower().split("__")
@@ -131,15 +131,15 @@ class Sources:
             if not self._is_known(*tables, key):
                 self._refuse_if_misspelt(name, ".".join((*tables, key)))
                 continue
-            value: Any = _parsed(name, text) if self._is_json(tables, key) else text
-            merge(found, reduce(lambda inner, table: {table: inner}, reversed(tables), {key: value}))
-        return found
+            setting: Any = _parsed(name, text) if self._is_json(tables, key) else text
+            merge(settings, reduce(lambda inner, table: {table: inner}, reversed(tables), {key: setting}))
+        return settings
 
-    def _is_known(self, first: str, *rest: str) -> bool:
+    def _is_known(self, first: str, *names: str) -> bool:
         if first in self.named:
-            *_, key = "", *rest[1:2]
+            *_, key = "", *names[1:2]
             return not key or key in self.named[first].model_fields
-        keys, (key, *_) = self._keys_of((first, *rest))
+        keys, (key, *_) = self._keys_of((first, *names))
         return not key or key in keys
 
     def _keys_of(self, parts: Sequence[str]) -> tuple[Mapping[str, FieldInfo], Sequence[str]]:
@@ -168,13 +168,13 @@ class Sources:
 
     def _names(self, key: str) -> Sequence[str]:
         """Return all keys; those of named tables with the name that is in ``key``."""
-        inner = [f"{table}.{each}" for table, model in self.tables.items() for each in model.model_fields]
-        named = key.split(".")[1:2]
+        inner = [f"{table}.{field}" for table, model in self.tables.items() for field in model.model_fields]
+        names = key.split(".")[1:2]
         inner += [
-            f"{table}.{name}.{each}"
+            f"{table}.{name}.{field}"
             for table, model in self.named.items()
-            for name in named
-            for each in model.model_fields
+            for name in names
+            for field in model.model_fields
         ]
         return [*self._keys, *inner]
 
@@ -213,13 +213,13 @@ def _is_list_or_table(annotation: Any) -> bool:
     return kind in (Union, UnionType, Annotated) and any(map(_is_list_or_table, get_args(annotation)))
 
 
-def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+def merge(into: dict[str, Any], additions: Mapping[str, Any]) -> None:
     """Add settings that win over those that are already there; tables are merged key by key."""
-    for key, value in more.items():
-        if isinstance(value, dict) and isinstance(there := into.get(key), dict):
-            merge(there, value)
+    for key, setting in additions.items():
+        if isinstance(setting, dict) and isinstance(there := into.get(key), dict):
+            merge(there, setting)
         else:
-            into[key] = value
+            into[key] = setting
 
 
 def variables_in(path: Path) -> dict[str, str]:
@@ -228,8 +228,8 @@ def variables_in(path: Path) -> dict[str, str]:
         return {}
     from dotenv import dotenv_values  # only if there is a file: commands must start fast
 
-    found = dotenv_values(stream=StringIO(_text(path)))
-    return {name: value for name, value in found.items() if value and name.upper().startswith(ENV_PREFIX)}
+    variables = dotenv_values(stream=StringIO(_text(path)))
+    return {name: text for name, text in variables.items() if text and name.upper().startswith(ENV_PREFIX)}
 
 
 def _text(path: Path) -> str:

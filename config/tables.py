@@ -28,7 +28,7 @@ from burnish.config.model_names import plain
 
 def _at_most(usual: int, share: float, *, least: int = 1) -> Callable[[dict[str, Any]], int]:
     """Return a default: ``usual``, or this share of ``min_ratings`` if that is less."""
-    return lambda given: max(least, min(usual, int(given.get("min_ratings", usual / share) * share)))
+    return lambda settings: max(least, min(usual, int(settings.get("min_ratings", usual / share) * share)))
 
 
 class TrainConfig(CommonHyperparameters):
@@ -239,14 +239,14 @@ class UpstreamConfig(BaseModel):
         return self
 
     def claims(self, model: str) -> bool:
-        return any(_covers(each, plain(model)) for each in self.models)
+        return any(_covers(pattern, plain(model)) for pattern in self.models)
 
-    def shared_with(self, other: UpstreamConfig) -> str | None:
+    def shared_with(self, rival: UpstreamConfig) -> str | None:
         """Return a name or a beginning that both claim; None if there is none."""
-        for mine in self.models:
-            for theirs in other.models:
-                if _covers(mine, theirs) or _covers(theirs, mine):
-                    return max(mine, theirs, key=len)
+        for pattern in self.models:
+            for rival_pattern in rival.models:
+                if _covers(pattern, rival_pattern) or _covers(rival_pattern, pattern):
+                    return max(pattern, rival_pattern, key=len)
         return None
 
 

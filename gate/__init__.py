@@ -8,20 +8,20 @@ nor its tool calls broken. ``reports`` are figures that decide nothing.
 A check passes, fails, or has too little evidence: one failure rejects, and too little evidence leaves it to the user.
 """
 
-from burnish.gate.check import Check, Limits
-from burnish.gate.evidence import CommentFit, Evidence, HeldOutReply, Known, SampledReply
+from burnish.gate.check import Check, GateLimits
+from burnish.gate.evidence import CommentFit, Evidence, FactCheck, HeldOutReply, SampledReply
 from burnish.gate.intervals import allowance, forgetting_by_chance, preference_margin
-from burnish.gate.verdict import Example, Outcome, Verdict, judge
+from burnish.gate.verdict import ExamplePair, Outcome, Verdict, judge
 from burnish.gate.words import told
 
 __all__ = [
     "Check",
     "CommentFit",
     "Evidence",
-    "Example",
+    "ExamplePair",
+    "FactCheck",
+    "GateLimits",
     "HeldOutReply",
-    "Known",
-    "Limits",
     "Outcome",
     "SampledReply",
     "Verdict",

@@ -31,7 +31,7 @@ class Check(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GateLimits:
     """The gate's limits. ``python -m bench.gate_power`` computes how many faults they let through."""
 
     # With fewer, the bounds are just the range of the values.

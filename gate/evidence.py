@@ -91,7 +91,7 @@ class Attempted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FactCheck:
     """A simple fact that both versions were asked for, and whether each answered right."""
 
     question: str
@@ -104,13 +104,13 @@ class Evidence:
     """Everything that the gate looks at."""
 
     held_out: tuple[HeldOutReply, ...]
-    rated: tuple[RatedReply, ...]
+    ratings: tuple[RatedReply, ...]
     """All rated replies, also those that training saw: the preference model describes the raters, not the version."""
     candidate: tuple[SampledReply, ...]
     incumbent: tuple[SampledReply, ...]
     comments: tuple[CommentFit, ...]
     """One per prompt; empty if there are no comments."""
-    known: tuple[Known, ...]
+    facts: tuple[FactCheck, ...]
     kl_per_token: float | None
     """KL(candidate ‖ base model) per token on the candidate's own replies, nats; None when none could be scored."""
     general_loss: float

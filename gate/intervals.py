@@ -17,7 +17,7 @@ from math import comb, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from burnish.gate.check import Limits
+from burnish.gate.check import GateLimits
 from burnish.gate.confidence import student_t
 from burnish.gate.evidence import HeldOutReply
 
@@ -38,27 +38,27 @@ class Interval:
         return None if self.upper >= 0 else False
 
 
-def mean_gain(gains: ArrayLike, limits: Limits) -> Interval:
+def mean_gain(gains: ArrayLike, limits: GateLimits) -> Interval:
     """Return the mean of paired differences, (n,), between bounds by the percentile bootstrap over the pairs."""
     column = np.asarray(gains, dtype=np.float64)[:, None]  # (n, 1)
     drawn = _resampled(column, np.random.default_rng(limits.seed), limits)[:, 0] / len(column)
     return _interval(column.mean(axis=0), drawn, len(column) - 1, limits)
 
 
-def uncertain_gain(gains: ArrayLike, again: ArrayLike, limits: Limits) -> Interval:
+def uncertain_gain(gains: ArrayLike, again: ArrayLike, limits: GateLimits) -> Interval:
     """Return the mean of paired differences, (n,), that a model learnt from few ratings has found.
 
     ``again``: the same mean, found by models that learnt from resampled ratings, (R,). Both variances add up, because
     prompts and ratings are drawn independently. Bounds are Student's.
     """
-    found, means = np.asarray(gains, dtype=np.float64), np.asarray(again, dtype=np.float64)
-    middle = float(found.mean())
-    error = sqrt(float(found.var(ddof=1)) / len(found) + float(means.var(ddof=1)))
-    reach = student_t(limits.confidence, len(found) - 1) * error
+    differences, means = np.asarray(gains, dtype=np.float64), np.asarray(again, dtype=np.float64)
+    middle = float(differences.mean())
+    error = sqrt(float(differences.var(ddof=1)) / len(differences) + float(means.var(ddof=1)))
+    reach = student_t(limits.confidence, len(differences) - 1) * error
     return Interval(middle - reach, middle, middle + reach)
 
 
-def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Interval:
+def preference_margin(held_out: Sequence[HeldOutReply], limits: GateLimits) -> Interval:
     """Return how much more the candidate agrees with the ratings than the incumbent, in nats per token.
 
     The margin is ½ (mean of d over good replies − mean of d over bad ones), d = candidate − incumbent log-likelihood
@@ -76,12 +76,12 @@ def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Inter
     return _interval(_balanced(np.sum(rows, axis=0)[None, :]), _balanced(np.asarray(drawn)), freedom, limits)
 
 
-def allowance(new: int, old: int, count: int, limits: Limits) -> float:
+def allowance(new: int, old: int, count: int, limits: GateLimits) -> float:
     """Return by how much a share may be higher: ``max_worse``, and as much as chance explains for this count."""
     return limits.max_worse + chance_of_a_share(new, old, count, limits)
 
 
-def chance_of_a_share(new: int, old: int, count: int, limits: Limits) -> float:
+def chance_of_a_share(new: int, old: int, count: int, limits: GateLimits) -> float:
     """Return by how much a share may be higher by chance.
 
     The standard error of a difference of two shares, with the pooled share (Laplace: one success and one failure
@@ -96,12 +96,12 @@ def forgetting_by_chance(lost: int, gained: int) -> float:
 
     The one-sided exact test of McNemar (1947, doi:10.1007/BF02295996): facts that both know, or neither, don't count.
     """
-    changed = lost + gained
-    return float(sum(comb(changed, count) for count in range(lost, changed + 1)) / 2**changed)
+    changes = lost + gained
+    return float(sum(comb(changes, count) for count in range(lost, changes + 1)) / 2**changes)
 
 
 def _resampled(
-    rows: NDArray[np.float64], generator: np.random.Generator, limits: Limits
+    rows: NDArray[np.float64], generator: np.random.Generator, limits: GateLimits
 ) -> NDArray[np.float64]:
     """Return sums of n − 1 of n rows drawn with replacement, scaled to n: (n, K) → (B, K)."""
     size = max(1, len(rows) - 1)
@@ -110,7 +110,7 @@ def _resampled(
 
 
 def _interval(
-    estimate: NDArray[np.float64], drawn: NDArray[np.float64], freedom: int, limits: Limits
+    estimate: NDArray[np.float64], drawn: NDArray[np.float64], freedom: int, limits: GateLimits
 ) -> Interval:
     """Return the wider of the percentile interval (right for skewed data) and Student's (right for small n)."""
     middle = float(estimate[0])

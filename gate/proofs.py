@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from burnish.gate.check import Check, Limits, too_few_replies
+from burnish.gate.check import Check, GateLimits, too_few_replies
 from burnish.gate.evidence import Attempted, CommentFit, Evidence, HeldOutReply, Pair
 from burnish.gate.intervals import Interval, mean_gain, preference_margin, uncertain_gain
 from burnish.gate.preference import PreferenceModel
-from burnish.gate.preference.views import Seen
+from burnish.gate.preference.views import PlainReply
 
 _AGREES = {
     True: "It agrees more with your {count} held-out ratings than the version before",
@@ -38,18 +38,18 @@ _FITS = {
 
 
 def proofs(
-    evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None, limits: Limits
+    evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None, limits: GateLimits
 ) -> list[Check]:
     """Return one check for each way; ``pairs`` are those that both answered in text."""
-    found = [
+    checks = [
         _ratings(evidence.held_out, limits),
         _preference_model(preference_model, pairs, limits),
         _comments(evidence.comments, limits),
     ]
     if evidence.attempts is None:
-        return found
+        return checks
     # What people said proves nothing of an agent's task; it may still speak against a version.
-    return [_rewards(evidence.attempts, limits), *(check for check in found if check.passed is False)]
+    return [_rewards(evidence.attempts, limits), *(check for check in checks if check.passed is False)]
 
 
 def gains(
@@ -60,12 +60,12 @@ def gains(
     ``pairs`` are those that both answered in text.
     """
     if preference_model and pairs:
-        found, _ = preference_model.gains(*_seen(pairs))
-        return {new.prompt_id: float(gain) for (new, _), gain in zip(pairs, found, strict=True)}
-    return {each.prompt_id: each.gain for each in evidence.comments if isfinite(each.gain)}
+        differences, _ = preference_model.gains(*_replies(pairs))
+        return {new.prompt_id: float(gain) for (new, _), gain in zip(pairs, differences, strict=True)}
+    return {fit.prompt_id: fit.gain for fit in evidence.comments if isfinite(fit.gain)}
 
 
-def _ratings(held_out: Sequence[HeldOutReply], limits: Limits) -> Check:
+def _ratings(held_out: Sequence[HeldOutReply], limits: GateLimits) -> Check:
     counted = [reply for reply in held_out if reply.weight * abs(reply.reward) > 0]
     good = len({reply.conversation_id for reply in counted if reply.reward > 0})
     bad = len({reply.conversation_id for reply in counted if reply.reward < 0})
@@ -83,60 +83,61 @@ def _ratings(held_out: Sequence[HeldOutReply], limits: Limits) -> Check:
 
 
 def _preference_model(
-    preference_model: PreferenceModel | None, pairs: Sequence[Pair], limits: Limits
+    preference_model: PreferenceModel | None, pairs: Sequence[Pair], limits: GateLimits
 ) -> Check:
     if preference_model is None:
         text = "Your ratings don't follow from the words, length or form of replies, so those prove nothing."
         return _proof("preference_model", text)
     if len(pairs) < limits.min_compared:
         return _proof("preference_model", too_few_replies(len(pairs), limits.min_compared))
-    found, again = preference_model.gains(*_seen(pairs))
-    gain = uncertain_gain(found, again, limits)
+    differences, again = preference_model.gains(*_replies(pairs))
+    gain = uncertain_gain(differences, again, limits)
     text = _LIKED[gain.sign].format(judged=_JUDGED_BY[preference_model.view])
-    return _proof("preference_model", text, passed=gain.sign, value=gain.lower)
+    return _proof("preference_model", text, passed=gain.sign, figure=gain.lower)
 
 
-def _rewards(attempts: Sequence[Attempted], limits: Limits) -> Check:
+def _rewards(attempts: Sequence[Attempted], limits: GateLimits) -> Check:
     if len(attempts) < limits.min_attempts:
         text = (
             f"Too few held-out seeds to judge by: {len(attempts)} were played with both versions, "
             f"{limits.min_attempts} needed."
         )
         return _proof("rewards", text)
-    gain = mean_gain([each.gain for each in attempts], limits)
+    gain = mean_gain([attempt.gain for attempt in attempts], limits)
     figures = f"{gain.estimate:+.3f} an attempt ({gain.lower:+.3f} to {gain.upper:+.3f})"
     finding = _EARNS[gain.sign].format(count=len(attempts))
-    return _proof("rewards", f"{finding}: {figures}.", passed=gain.sign, value=gain.lower)
+    return _proof("rewards", f"{finding}: {figures}.", passed=gain.sign, figure=gain.lower)
 
 
-def _comments(comments: Sequence[CommentFit], limits: Limits) -> Check:
+def _comments(comments: Sequence[CommentFit], limits: GateLimits) -> Check:
     """Compare how likely the base model finds each version's replies when it has read the comments."""
     if not comments:
         text = "You haven't said in words what was wrong, so there is nothing to compare with."
         return _proof("words", text)
     if len(comments) < limits.min_sampled:
         return _proof("words", too_few_replies(len(comments), limits.min_sampled))
-    found = [each.gain for each in comments]
-    if not all(map(isfinite, found)):
+    differences = [fit.gain for fit in comments]
+    if not all(map(isfinite, differences)):
         return _proof("words", "It is broken: the probability of its replies isn't a number.", passed=False)
-    gain = mean_gain(found, limits)
+    gain = mean_gain(differences, limits)
     return _measured("words", _FITS[gain.sign], gain)
 
 
-def _proof(name: str, text: str, *, passed: bool | None = None, value: float | None = None) -> Check:
-    return Check(name=name, kind="better", passed=passed, value=value, limit=0.0, text=text)
+def _proof(name: str, text: str, *, passed: bool | None = None, figure: float | None = None) -> Check:
+    return Check(name=name, kind="better", passed=passed, value=figure, limit=0.0, text=text)
 
 
-def _measured(name: str, finding: str, found: Interval) -> Check:
+def _measured(name: str, finding: str, interval: Interval) -> Check:
     """Return a proof by an interval: the finding with its figures, and without them in plain words."""
-    figures = f"{found.estimate:+.3f} nats per token ({found.lower:+.3f} to {found.upper:+.3f})"
-    proof = _proof(name, f"{finding}: {figures}.", passed=found.sign, value=found.lower)
+    figures = f"{interval.estimate:+.3f} nats per token ({interval.lower:+.3f} to {interval.upper:+.3f})"
+    proof = _proof(name, f"{finding}: {figures}.", passed=interval.sign, figure=interval.lower)
     return proof.model_copy(update={"plain": f"{finding}."})
 
 
-def _seen(pairs: Sequence[Pair]) -> tuple[list[Seen], list[Seen]]:
+def _replies(pairs: Sequence[Pair]) -> tuple[list[PlainReply], list[PlainReply]]:
     """Return the candidate's replies and the incumbent's."""
     new, old = (
-        [Seen(each.prompt, each.text, each.finished) for each in side] for side in zip(*pairs, strict=True)
+        [PlainReply(reply.prompt, reply.text, reply.finished) for reply in side]
+        for side in zip(*pairs, strict=True)
     )
     return new, old

@@ -121,14 +121,16 @@ def readable(call: Call) -> str:
     if arguments is None:
         inside = str(function.get("arguments") or "")
     else:
-        inside = ", ".join(f"{key}={json.dumps(each, ensure_ascii=False)}" for key, each in arguments.items())
+        inside = ", ".join(
+            f"{key}={json.dumps(argument, ensure_ascii=False)}" for key, argument in arguments.items()
+        )
     return f"→ {function.get('name') or '(no name)'}({inside})"
 
 
 def _function(holder: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the function of a tool or of a call; empty if it has none."""
-    found = holder.get("function")
-    return found if isinstance(found, Mapping) else {}
+    function = holder.get("function")
+    return function if isinstance(function, Mapping) else {}
 
 
 def _required(tool: Tool) -> frozenset[str]:
@@ -139,20 +141,20 @@ def _required(tool: Tool) -> frozenset[str]:
 
 def _arguments(function: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of a call; None if they aren't a JSON object."""
-    given = function.get("arguments")
-    if given in (None, ""):  # some engines write this if a tool takes no arguments
+    arguments = function.get("arguments")
+    if arguments in (None, ""):  # some engines write this if a tool takes no arguments
         return {}
-    return given if isinstance(given, dict) else _json_object(given)
+    return arguments if isinstance(arguments, dict) else _json_object(arguments)
 
 
 def _is_bare_call(text: str) -> bool:
-    found = _json_object(text) or {}
-    return isinstance(found.get("name"), str) and bool(found.keys() & {"arguments", "parameters"})
+    call = _json_object(text) or {}
+    return isinstance(call.get("name"), str) and bool(call.keys() & {"arguments", "parameters"})
 
 
 def _json_object(text: Any) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None

@@ -10,7 +10,7 @@ from math import log1p
 from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 
-from burnish.gate.check import Check, Limits, share_text
+from burnish.gate.check import Check, GateLimits, share_text
 from burnish.gate.evidence import Pair, in_text
 from burnish.gate.intervals import chance_of_a_share
 from burnish.gate.preference import RatedReply
@@ -30,12 +30,12 @@ MIN_RATED = 8
 MIN_CORRELATION = 0.3
 
 
-def reports(rated: Sequence[RatedReply], pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+def reports(ratings: Sequence[RatedReply], pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     if not pairs:
         return [Check(name="length", kind="reported", text="No replies were sampled.")]
     texts = in_text(pairs)
     habits = [_habit(name, pairs, limits) for name in HABITS]
-    return [_length(texts), *habits, _length_bias(rated, texts), *_tool_use(pairs, limits)]
+    return [_length(texts), *habits, _length_bias(ratings, texts), *_tool_use(pairs, limits)]
 
 
 def _length(pairs: Sequence[Pair]) -> Check:
@@ -46,47 +46,49 @@ def _length(pairs: Sequence[Pair]) -> Check:
     return Check(name="length", kind="reported", value=new / old if old else None, text=text)
 
 
-def _habit(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
+def _habit(name: str, pairs: Sequence[Pair], limits: GateLimits) -> Check:
     words, has = HABITS[name]
     new, old = (sum(not pair[side].called and has(pair[side].text) for pair in pairs) for side in (0, 1))
     count = len(pairs)
-    more = (new - old) / count > chance_of_a_share(new, old, count, limits)
-    text = share_text(words, new, old, count, ", more than chance explains" if more else "")
+    significant = (new - old) / count > chance_of_a_share(new, old, count, limits)
+    text = share_text(words, new, old, count, ", more than chance explains" if significant else "")
     return Check(name=name, kind="reported", value=new / count, text=text)
 
 
-def _tool_use(pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+def _tool_use(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     """Report how often it calls a tool when it could, which may be right or wrong."""
     offered = [pair for pair in pairs if pair[0].tools]
     if not offered:
         return []
     new, old = (sum(pair[side].called for pair in offered) for side in (0, 1))
     count = len(offered)
-    other = abs(new - old) / count > chance_of_a_share(new, old, count, limits)
-    remark = f", {'more' if new > old else 'fewer'} than chance explains" if other else ""
+    significant = abs(new - old) / count > chance_of_a_share(new, old, count, limits)
+    remark = f", {'more' if new > old else 'fewer'} than chance explains" if significant else ""
     text = share_text("Tool calls to prompts with tools", new, old, count, remark)
     return [Check(name="tool_use", kind="reported", value=new / count, text=text)]
 
 
-def _length_bias(rated: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
+def _length_bias(ratings: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
     """Report Pearson's r of log length and reward, and how the length of replies changed."""
-    found = _correlation([each for each in rated if each.reward * each.weight != 0])
-    if found is None:
+    coefficient = _correlation([reply for reply in ratings if reply.reward * reply.weight != 0])
+    if coefficient is None:
         text = "Too few ratings to say whether you rate by length."
         return Check(name="length_bias", kind="reported", text=text)
     finding = "Length hardly shows in your ratings"
-    if abs(found) >= MIN_CORRELATION:
-        finding = f"You rate {'long' if found > 0 else 'short'} answers better"
+    if abs(coefficient) >= MIN_CORRELATION:
+        finding = f"You rate {'long' if coefficient > 0 else 'short'} answers better"
     change = _length_change(pairs)
-    text = f"{finding} (correlation {found:+.2f} over {len(rated)} ratings){change}."
-    return Check(name="length_bias", kind="reported", value=found, text=text, plain=f"{finding}{change}.")
+    text = f"{finding} (correlation {coefficient:+.2f} over {len(ratings)} ratings){change}."
+    return Check(
+        name="length_bias", kind="reported", value=coefficient, text=text, plain=f"{finding}{change}."
+    )
 
 
-def _correlation(rated: Sequence[RatedReply]) -> float | None:
-    if len(rated) < MIN_RATED:
+def _correlation(ratings: Sequence[RatedReply]) -> float | None:
+    if len(ratings) < MIN_RATED:
         return None
     try:
-        return correlation([log1p(len(each.text)) for each in rated], [each.reward for each in rated])
+        return correlation([log1p(len(reply.text)) for reply in ratings], [reply.reward for reply in ratings])
     except StatisticsError:  # all are of one length, or rated the same
         return None
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from burnish.gate.check import Check, Limits, share_text, too_few_replies
-from burnish.gate.evidence import Evidence, Known, Pair, SampledReply
+from burnish.gate.check import Check, GateLimits, share_text, too_few_replies
+from burnish.gate.evidence import Evidence, FactCheck, Pair, SampledReply
 from burnish.gate.intervals import allowance, forgetting_by_chance
 from burnish.gate.replies import near_empty, on_topic, repetitive, topics
 
-Fault = Callable[[SampledReply, Limits], bool]
+Fault = Callable[[SampledReply, GateLimits], bool]
 
 TOOL_CALLS = "tool_calls"
 # Of the facts that were lost, this many are named.
 SHOWN_FACTS = 3
 
 
-def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     shares = [_share(name, pairs, limits) for name in FAULTS if name != TOOL_CALLS]
     return [
         _kl(evidence, pairs, limits),
@@ -25,7 +25,7 @@ def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> list
         *shares,
         *_tool_calls(pairs, limits),
         _general(evidence, limits),
-        _facts(evidence.known, limits),
+        _facts(evidence.facts, limits),
     ]
 
 
@@ -33,11 +33,11 @@ def _in_text(fault: Callable[[str], bool]) -> Fault:
     return lambda reply, _: not reply.called and fault(reply.text)
 
 
-def _cut(reply: SampledReply, _: Limits) -> bool:
+def _cut(reply: SampledReply, _: GateLimits) -> bool:
     return not reply.called and not reply.finished
 
 
-def _off_topic(reply: SampledReply, limits: Limits) -> bool:
+def _off_topic(reply: SampledReply, limits: GateLimits) -> bool:
     """Find replies without a word of the question that aren't likelier after it than after another one."""
     stems = _topics(reply)
     related = reply.related is not None and reply.related > limits.min_related
@@ -61,32 +61,32 @@ FAULTS: Mapping[str, tuple[str, Fault]] = MappingProxyType(
 """Check name → how users read of such replies, and how one is recognised."""
 
 
-def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> Check:
-    value, limit = evidence.kl_per_token, limits.max_kl_per_token
-    if value is None or not pairs:
+def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> Check:
+    kl, limit = evidence.kl_per_token, limits.max_kl_per_token
+    if kl is None or not pairs:
         missing = "none of its replies could be scored" if pairs else "no replies were sampled"
         text = f"Its distance from the base model couldn't be measured, because {missing}."
         return Check(name="kl", kind="sound", limit=limit, text=text)
-    passed = value <= limit
+    passed = kl <= limit
     finding = "It stayed near the base model" if passed else "It moved too far from the base model"
-    text = f"{finding}: KL {value:.2f} nats per token, limit {limit:.2f}."
+    text = f"{finding}: KL {kl:.2f} nats per token, limit {limit:.2f}."
     plain = f"{finding}."
-    return Check(name="kl", kind="sound", passed=passed, value=value, limit=limit, text=text, plain=plain)
+    return Check(name="kl", kind="sound", passed=passed, value=kl, limit=limit, text=text, plain=plain)
 
 
-def _weights(evidence: Evidence, limits: Limits) -> Check:
+def _weights(evidence: Evidence, limits: GateLimits) -> Check:
     """Bound how far the weights have moved: learning moves them a little, noise moves them a lot."""
-    value, limit = evidence.weight_change, limits.max_weight_change
-    passed = value <= limit
+    change, limit = evidence.weight_change, limits.max_weight_change
+    passed = change <= limit
     finding = "It changed the weights" if passed else "It damaged the model by changing the weights too much:"
-    text = f"{finding} by {100 * value:.2f} % of their size, limit {100 * limit:.0f} %."
+    text = f"{finding} by {100 * change:.2f} % of their size, limit {100 * limit:.0f} %."
     plain = "It changed the model only a little." if passed else "It changed the model too much."
     return Check(
-        name="weights", kind="sound", passed=passed, value=value, limit=limit, text=text, plain=plain
+        name="weights", kind="sound", passed=passed, value=change, limit=limit, text=text, plain=plain
     )
 
 
-def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
+def _share(name: str, pairs: Sequence[Pair], limits: GateLimits) -> Check:
     """Compare how often a fault occurs: the candidate's share may exceed the incumbent's by ``allowance``."""
     if len(pairs) < limits.min_sampled:
         return Check(name=name, kind="sound", text=too_few_replies(len(pairs), limits.min_sampled))
@@ -97,7 +97,7 @@ def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
     return _compared(name, looked, limits)
 
 
-def _compared(name: str, looked: Sequence[Pair], limits: Limits, among: str = "") -> Check:
+def _compared(name: str, looked: Sequence[Pair], limits: GateLimits, among: str = "") -> Check:
     words, fault = FAULTS[name]
     new, old = (sum(fault(pair[side], limits) for pair in looked) for side in (0, 1))
     count = len(looked)
@@ -107,7 +107,7 @@ def _compared(name: str, looked: Sequence[Pair], limits: Limits, among: str = ""
     return Check(name=name, kind="sound", passed=passed, value=new / count, limit=min(limit, 1.0), text=text)
 
 
-def _tool_calls(pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+def _tool_calls(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     """Compare how often a call is broken, on the prompts that came with tools; return no check if none did.
 
     A few calls can show that calls are broken, but not that they are sound; too few don't hold a version back.
@@ -122,34 +122,34 @@ def _tool_calls(pairs: Sequence[Pair], limits: Limits) -> list[Check]:
     return [check]
 
 
-def _general(evidence: Evidence, limits: Limits) -> Check:
-    value, limit = evidence.general_loss - evidence.general_loss_reference, limits.max_general_loss
-    passed = value <= limit
+def _general(evidence: Evidence, limits: GateLimits) -> Check:
+    loss, limit = evidence.general_loss - evidence.general_loss_reference, limits.max_general_loss
+    passed = loss <= limit
     finding = "It still reads" if passed else "It no longer reads"
-    text = f"{finding} ordinary text as the base model does: loss {value:+.3f} nats per token, limit {limit:+.2f}."
+    text = f"{finding} ordinary text as the base model does: loss {loss:+.3f} nats per token, limit {limit:+.2f}."
     return Check(
         name="general_text",
         kind="sound",
         passed=passed,
-        value=value,
+        value=loss,
         limit=limit,
         text=text,
         plain=f"{finding} ordinary text as the base model does.",
     )
 
 
-def _facts(known: Sequence[Known], limits: Limits) -> Check:
+def _facts(facts: Sequence[FactCheck], limits: GateLimits) -> Check:
     """Compare known facts: the share may fall by ``max_forgotten``, or by as much as chance explains."""
-    old = sum(each.incumbent for each in known)
+    old = sum(fact.incumbent for fact in facts)
     if old < limits.min_known:
-        text = f"The version before knows only {old} of {len(known)} simple facts, so there is nothing to compare."
+        text = f"The version before knows only {old} of {len(facts)} simple facts, so there is nothing to compare."
         return Check(name="facts", kind="reported", text=text)
-    lost = [each.question for each in known if each.incumbent and not each.candidate]
-    gained = sum(each.candidate and not each.incumbent for each in known)
-    fall = (len(lost) - gained) / len(known)
+    lost = [fact.question for fact in facts if fact.incumbent and not fact.candidate]
+    gained = sum(fact.candidate and not fact.incumbent for fact in facts)
+    fall = (len(lost) - gained) / len(facts)
     passed = fall <= limits.max_forgotten or forgetting_by_chance(len(lost), gained) > limits.forgetting_error
     finding = "It still knows" if passed else "It has forgotten"
-    text = f"{finding} simple facts: {old - len(lost) + gained} of {len(known)} right ({old} before).{_named(lost)}"
+    text = f"{finding} simple facts: {old - len(lost) + gained} of {len(facts)} right ({old} before).{_named(lost)}"
     limit = -limits.max_forgotten
     return Check(name="facts", kind="sound", passed=passed, value=-fall, limit=limit, text=text)
 
@@ -157,5 +157,5 @@ def _facts(known: Sequence[Known], limits: Limits) -> Check:
 def _named(lost: Sequence[str]) -> str:
     if not lost:
         return ""
-    more = f" And {len(lost) - SHOWN_FACTS} more." if len(lost) > SHOWN_FACTS else ""
-    return f" Lost: {' '.join(lost[:SHOWN_FACTS])}{more}"
+    remainder = f" And {len(lost) - SHOWN_FACTS} more." if len(lost) > SHOWN_FACTS else ""
+    return f" Lost: {' '.join(lost[:SHOWN_FACTS])}{remainder}"

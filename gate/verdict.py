@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from burnish.gate.check import Check, Limits
+from burnish.gate.check import Check, GateLimits
 from burnish.gate.evidence import Evidence, Pair, SampledReply, in_text
 from burnish.gate.preference import believed_preference_model
 from burnish.gate.proofs import gains, proofs
@@ -28,7 +28,7 @@ MAX_REPLY_CHARACTERS = 500
 MAX_FAULTS = 2
 
 
-class Example(BaseModel):
+class ExamplePair(BaseModel):
     """One prompt and what both versions answered; long texts are cut and end in "…"."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,44 +51,44 @@ class Verdict(BaseModel):
     reason: str
     """The sentences of the checks that decided."""
     checks: tuple[Check, ...]
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ExamplePair, ...] = ()
     """Replies of both versions to the same prompts."""
 
 
-def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
+def judge(evidence: Evidence, limits: GateLimits | None = None) -> Verdict:
     """Decide: a failed check rejects; else a missing proof or a check without enough evidence leaves it undecided."""
-    limits = limits or Limits()
+    limits = limits or GateLimits()
     if evidence.comments:
         limits = replace(limits, confidence=limits.confidence_of_three)
-    pairs, preference_model = evidence.pairs(), believed_preference_model(evidence.rated)
+    pairs, preference_model = evidence.pairs(), believed_preference_model(evidence.ratings)
     texts = in_text(pairs)
     checks = (
         *proofs(evidence, texts, preference_model, limits),
         *soundness(evidence, pairs, limits),
-        *reports(evidence.rated, pairs, limits),
+        *reports(evidence.ratings, pairs, limits),
     )
     outcome, reason = _decided(checks)
     failed = {check.name for check in checks if check.passed is False}
-    shown = _examples(pairs, gains(evidence, texts, preference_model), failed, limits)
-    return Verdict(outcome=outcome, reason=reason, checks=checks, examples=shown)
+    examples = _examples(pairs, gains(evidence, texts, preference_model), failed, limits)
+    return Verdict(outcome=outcome, reason=reason, checks=checks, examples=examples)
 
 
 def _decided(checks: tuple[Check, ...]) -> tuple[Outcome, str]:
-    tried = [check for check in checks if check.kind == "better"]
-    proved = [check.text for check in tried if check.passed]
+    proof_checks = [check for check in checks if check.kind == "better"]
+    proved = [check.text for check in proof_checks if check.passed]
     failed = [check.text for check in checks if check.passed is False]
     unknown = [check.text for check in checks if check.kind == "sound" and check.passed is None]
     if failed:
         return "rejected", " ".join(failed)
     if unknown or not proved:
-        missing = unknown + ([] if proved else [check.text for check in tried])
+        missing = unknown + ([] if proved else [check.text for check in proof_checks])
         return "undecided", " ".join(dict.fromkeys(missing))
     return "passed", " ".join(proved)
 
 
 def _examples(
-    pairs: Sequence[Pair], gains: Mapping[str, float], failed: Collection[str], limits: Limits
-) -> tuple[Example, ...]:
+    pairs: Sequence[Pair], gains: Mapping[str, float], failed: Collection[str], limits: GateLimits
+) -> tuple[ExamplePair, ...]:
     """Return the pairs with the largest gain, a typical one and the largest loss, and one for each fault found.
 
     ``gains``: prompt ID → how much better the candidate's reply is; if empty, the last, middle and first pair.
@@ -101,31 +101,31 @@ def _examples(
     return (*_ranked(scored, gains), *faulty[:MAX_FAULTS])
 
 
-def _ranked(scored: Sequence[Pair], gains: Mapping[str, float]) -> list[Example]:
+def _ranked(scored: Sequence[Pair], gains: Mapping[str, float]) -> list[ExamplePair]:
     places = dict.fromkeys((len(scored) - 1, len(scored) // 2, 0) if scored else ())
-    found = []
+    examples = []
     for place in places:
         pair = scored[place]
         gain = gains.get(pair[0].prompt_id, 0.0)
         if gain > 0 and place == len(scored) - 1:
-            found.append(_example("gain", "the largest gain", pair))
+            examples.append(_example("gain", "the largest gain", pair))
         elif gain < 0 and place == 0:
-            found.append(_example("loss", "the largest loss", pair))
+            examples.append(_example("loss", "the largest loss", pair))
         else:
-            found.append(_example("typical", "a typical pair", pair))
-    return found
+            examples.append(_example("typical", "a typical pair", pair))
+    return examples
 
 
-def _faulty(name: str, pairs: Sequence[Pair], limits: Limits) -> list[Example]:
+def _faulty(name: str, pairs: Sequence[Pair], limits: GateLimits) -> list[ExamplePair]:
     """Take the first pair in which only the candidate's reply has the fault."""
     words, fault = FAULTS[name]
     new = [pair for pair in pairs if fault(pair[0], limits) and not fault(pair[1], limits)]
     return [_example("fault", f"one of the {words}", pair) for pair in new[:1]]
 
 
-def _example(kind: ExampleKind, why: str, pair: Pair) -> Example:
+def _example(kind: ExampleKind, why: str, pair: Pair) -> ExamplePair:
     new, old = pair
-    return Example(
+    return ExamplePair(
         kind=kind,
         why=why,
         prompt_id=new.prompt_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from burnish.gate import Evidence, Known, SampledReply
+from burnish.gate import Evidence, FactCheck, SampledReply
 from burnish.gate.evidence import Attempted
 from burnish.gate.preference import MOST_RATED, RatedReply, last_question, text_of
 from burnish.proxy.records import RatedCompletion
@@ -15,7 +15,7 @@ from burnish.training.job import Evaluation, Rollout
 def evidence(
     evaluation: Evaluation,
     rollouts: Sequence[Rollout],
-    known: Sequence[Known],
+    known: Sequence[FactCheck],
     rated: Sequence[RatedReply],
     attempts: tuple[Attempted, ...] | None,
 ) -> Evidence:
@@ -40,9 +40,9 @@ def evidence(
     }
     return Evidence(
         held_out=evaluation.held_out,
-        rated=tuple(rated),
+        ratings=tuple(rated),
         comments=evaluation.words,
-        known=tuple(known),
+        facts=tuple(known),
         candidate=sampled["candidate"],
         incumbent=sampled["incumbent"],
         kl_per_token=evaluation.kl_per_token,

@@ -17,7 +17,7 @@ from burnish.training.presets import teaches
 
 # A quarter is held out for the gate …
 HELD_OUT_SHARE = 0.25
-# … but the gate decides nothing with fewer conversations per class (gate.Limits.min_held_out),
+# … but the gate decides nothing with fewer conversations per class (gate.GateLimits.min_held_out),
 MIN_HELD_OUT = 3
 # and at least half of a class must be left for training.
 MAX_HELD_OUT_SHARE = 0.5

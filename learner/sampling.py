@@ -16,7 +16,7 @@ import orjson
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
-from burnish.gate import Known, questions
+from burnish.gate import FactCheck, questions
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
 from burnish.training.job import Rollout
@@ -145,14 +145,14 @@ def fact_prompts() -> list[Prompt]:
     ]
 
 
-def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]]:
+def known(rollouts: Sequence[Rollout]) -> tuple[tuple[FactCheck, ...], list[Rollout]]:
     """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
     replies = {(each.policy, each.prompt_id): each.reply for each in rollouts}
     found = []
     for place, (question, accepted) in enumerate(questions.FACTS):
         new, old = (replies.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
         if new is not None and old is not None:
-            found.append(Known(question, questions.right(new, accepted), questions.right(old, accepted)))
+            found.append(FactCheck(question, questions.right(new, accepted), questions.right(old, accepted)))
     return tuple(found), [each for each in rollouts if not each.prompt_id.startswith(_FACT)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from bench.learning.results import RECORDS, page
 from burnish.cli.commands import COMMANDS, load
 from burnish.config.config import Config
-from burnish.config.settings import Sources
+from burnish.config.settings import SettingSources
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -114,7 +114,7 @@ def test_every_setting_is_in_a_guide_or_an_example() -> None:
     generated = {"configuration.md", "cli.md", "CHANGELOG.md"}
     guides = [page for page in PAGES if page.name not in generated]
     text = "\n".join(map(Path.read_text, [*guides, *ROOT.glob("examples/**/*.py"), ROOT / "compose.yaml"]))
-    sources = Sources(Config)
+    sources = SettingSources(Config)
     names = {name for name in Config.model_fields if name not in sources.tables and name not in sources.named}
     for table, model in (sources.tables | sources.named).items():
         names |= {name for name in model.model_fields if f"{table}.{name}" not in sources.tables}

@@ -24,7 +24,7 @@ from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
 from burnish.training.reward_job import read_reward_job
 
-FAULT, KNOWN, ORPHANED = 1, 2, 3
+FAULT, KNOWN_FAULT, ORPHANED = 1, 2, 3
 # Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
 NICENESS = 10
 STDIN = 0
@@ -43,10 +43,10 @@ def main() -> int:
     try:
         _run(arguments.step, job)
     except TrainingError as error:
-        return _fail(job, type(error).__name__, str(error), KNOWN)
+        return _fail(job, type(error).__name__, str(error), KNOWN_FAULT)
     except Exception as error:  # noqa: BLE001 - whatever it was, the proxy must find a reason in error.json
         if message := _shortage(error):
-            return _fail(job, type(error).__name__, message, KNOWN)
+            return _fail(job, type(error).__name__, message, KNOWN_FAULT)
         traceback.print_exc()
         return _fail(job, type(error).__name__, str(error), FAULT)
     return 0

@@ -53,7 +53,7 @@ class _Progress(BaseModel):
     steps: tuple[dict[str, float], ...]
 
 
-_Kept = TypeVar("_Kept", _Lessons, _Progress)
+_State = TypeVar("_State", _Lessons, _Progress)
 
 
 class Checkpoint:
@@ -66,16 +66,16 @@ class Checkpoint:
 
     def place(self) -> tuple[int, tuple[int, int]]:
         """Return the stage that was under way, and how many good and bad replies the stages before it had."""
-        kept = self._read(LESSONS, _Lessons)
-        return (kept.stage, kept.earlier) if kept else (0, (0, 0))
+        record = self._read(LESSONS, _Lessons)
+        return (record.stage, record.earlier) if record else (0, (0, 0))
 
     def lessons(self, left_out: LeftOut, stage: int = 0) -> list[Lesson] | None:
         """Return the lessons of a stage, if they are kept; ``left_out`` is then as it was."""
-        kept = self._read(LESSONS, _Lessons)
-        if kept is None or kept.stage != stage:
+        record = self._read(LESSONS, _Lessons)
+        if record is None or record.stage != stage:
             return None
-        left_out.counts, left_out.answers = Counter(kept.left_out), kept.unlearnt
-        return list(kept.lessons)
+        left_out.counts, left_out.answers = Counter(record.left_out), record.unlearnt
+        return list(record.lessons)
 
     def keep(
         self,
@@ -88,7 +88,7 @@ class Checkpoint:
         if stage == 0:
             shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(mode=0o700, exist_ok=True)
-        kept = _Lessons(
+        record = _Lessons(
             inputs=self._inputs,
             lessons=tuple(lessons),
             left_out=dict(left_out.counts),
@@ -96,19 +96,19 @@ class Checkpoint:
             stage=stage,
             earlier=earlier,
         )
-        durable.replace(self._path / LESSONS, kept.model_dump_json())
+        durable.replace(self._path / LESSONS, record.model_dump_json())
 
     def restore(self, backend: TrainerBackend) -> list[dict[str, float]]:
         """Put the backend where the earlier try stood; return the metrics of the steps that it has made."""
-        kept = self._read(PROGRESS, _Progress)
-        if kept is None:
+        progress = self._read(PROGRESS, _Progress)
+        if progress is None:
             return []
         try:
-            backend.restore(self._path / kept.state)
+            backend.restore(self._path / progress.state)
         except JobError as error:
             logger.warning("the checkpoint can't be used, so the run starts again: %s", error)
             return []
-        return list(kept.steps)
+        return list(progress.steps)
 
     def due(self) -> bool:
         return time.monotonic() - self._saved_at > INTERVAL_S
@@ -118,8 +118,8 @@ class Checkpoint:
         backend.checkpoint(state)
         state.chmod(0o600)
         durable.sync(state)
-        kept = _Progress(inputs=self._inputs, state=state.name, steps=tuple(steps))
-        durable.replace(self._path / PROGRESS, kept.model_dump_json())
+        progress = _Progress(inputs=self._inputs, state=state.name, steps=tuple(steps))
+        durable.replace(self._path / PROGRESS, progress.model_dump_json())
         for older in self._path.glob("state-*"):
             if older != state:
                 older.unlink()
@@ -128,9 +128,9 @@ class Checkpoint:
     def clear(self) -> None:
         shutil.rmtree(self._path, ignore_errors=True)
 
-    def _read(self, name: str, kind: type[_Kept]) -> _Kept | None:
+    def _read(self, name: str, kind: type[_State]) -> _State | None:
         try:
-            kept = kind.model_validate_json((self._path / name).read_bytes())
+            record = kind.model_validate_json((self._path / name).read_bytes())
         except (OSError, ValidationError):
             return None
-        return kept if kept.inputs == self._inputs else None
+        return record if record.inputs == self._inputs else None

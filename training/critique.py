@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import Any
 
 from burnish.gate.replies import near_empty, on_topic, repetitive, topics
-from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out, rendered
 from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
@@ -39,7 +39,7 @@ MOST_TEACHER_TOKENS = 512
 POOLED = 3
 SAMPLES = 4
 """Replies sampled for each comment, with the comment in the prompt."""
-LEARNT = 2
+MOST_REVISIONS = 2
 """How many of those are learnt from, at most."""
 NO_COMMENT = "no comment is left to learn from: comment on some bad answers"
 NO_ANSWER = "the model is too small: even with your comments in its prompt, it gives no usable answer"
@@ -73,22 +73,24 @@ class Revision:
 
 def with_comments(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
     """Return a context whose last user message ends with comments. Raises Unrenderable when there is none."""
-    found = [flattened(message) for message in messages]
-    last = max((place for place, message in enumerate(found) if message.get("role") == "user"), default=None)
+    context = [flattened(message) for message in messages]
+    last = max(
+        (place for place, message in enumerate(context) if message.get("role") == "user"), default=None
+    )
     if last is None:
         raise Unrenderable(NOBODY_ASKED)
-    found[last]["content"] = f"{found[last]['content']}\n\n({'; '.join(comments)})"
-    return found
+    context[last]["content"] = f"{context[last]['content']}\n\n({'; '.join(comments)})"
+    return context
 
 
 def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     """Return for each sample with a comment on a reply that was not good, by id: its comment and a few others."""
-    said = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
-    dice, found = random.Random(seed), {}
-    for completion_id, own in said.items():
-        others = sorted(set(said.values()) - {own})
-        found[completion_id] = [own, *dice.sample(others, min(POOLED - 1, len(others)))]
-    return found
+    comments = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
+    dice, wordings = random.Random(seed), {}
+    for completion_id, own in comments.items():
+        pool = sorted(set(comments.values()) - {own})
+        wordings[completion_id] = [own, *dice.sample(pool, min(POOLED - 1, len(pool)))]
+    return wordings
 
 
 def lessons_from_comments(
@@ -100,12 +102,12 @@ def lessons_from_comments(
         raise NotTrainable(NO_COMMENT)
     # The adapter under training is still the base model where it has no parent, and then costs only time.
     start: Policy = "trained" if spec.parent_adapter else "bare"
-    kept = _best(criticised, start, spec, backend)
-    if not kept:
+    revisions = _best(criticised, start, spec, backend)
+    if not revisions:
         raise NotTrainable(NO_ANSWER)
-    replies = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in kept]
+    replies = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in revisions]
     lessons = _lessons(replies, 1.0, start, backend)
-    return lessons + _lessons(_unlearnt(kept, start, backend), -1.0, start, backend)
+    return lessons + _lessons(_unlearnt(revisions, start, backend), -1.0, start, backend)
 
 
 def _criticised(
@@ -120,12 +122,12 @@ def _criticised(
         try:
             if why := uncommentable(sample.messages, sample.tools, sample.reply):
                 raise Unrenderable(why)
-            said = [comments[sample.completion_id] for comments in wordings]
-            commented = [render(with_comments(sample.messages, comments)) for comments in said]
+            comment_lists = [comments[sample.completion_id] for comments in wordings]
+            commented = [render(with_comments(sample.messages, comments)) for comments in comment_lists]
             plain = render(sample.messages)
         except Unrenderable as error:
-            rated = spec.objective != "critique" and sample.reward
-            name = None if rated else sample.completion_id
+            has_rating = spec.objective != "critique" and sample.reward
+            name = None if has_rating else sample.completion_id
             leave_out(f"the comment on completion {sample.completion_id}", error, left_out, name)
             continue
         reply = None
@@ -138,43 +140,43 @@ def _best(
     criticised: Sequence[Criticised], start: Policy, spec: JobSpec, backend: TrainerBackend
 ) -> list[Revision]:
     """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
-    asking = [(each, prompt) for each in criticised for prompt in each.commented]
+    asking = [(critique, prompt) for critique in criticised for prompt in critique.commented]
     drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
     usable = [
-        (each, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
-        for (each, _), sampled in zip(asking, drawn, strict=True)
-        if sampled.finished and _usable(each, backend.renderer.text(sampled.ids))
+        (critique, Rendered(critique.plain, sampled.ids), fmean(sampled.logps))
+        for (critique, _), sampled in zip(asking, drawn, strict=True)
+        if sampled.finished and _usable(critique, backend.renderer.text(sampled.ids))
     ]
     plain = backend.logps([tokens for _, tokens, _ in usable], start)
     answers = [
-        Revision(each, tokens, logps, informed - fmean(logps))
-        for (each, tokens, informed), logps in zip(usable, plain, strict=True)
+        Revision(critique, tokens, logps, informed - fmean(logps))
+        for (critique, tokens, informed), logps in zip(usable, plain, strict=True)
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
-    return explained[: LEARNT * len(criticised)]
+    return explained[: MOST_REVISIONS * len(criticised)]
 
 
 def _room(criticised: Sequence[Criticised]) -> int:
-    longest = max((len(each.reply.reply) for each in criticised if each.reply), default=0)
+    longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
     return min(max(TEACHER_TOKENS, longest), MOST_TEACHER_TOKENS)
 
 
-def _usable(each: Criticised, text: str) -> bool:
-    stems = topics(asked(each.sample.messages))
+def _usable(critique: Criticised, text: str) -> bool:
+    stems = topics(asked(critique.sample.messages))
     return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))
 
 
 def _unlearnt(
-    kept: Sequence[Revision], start: Policy, backend: TrainerBackend
+    revisions: Sequence[Revision], start: Policy, backend: TrainerBackend
 ) -> list[tuple[Rendered, float, Logps]]:
     """Return the criticised replies, each with the weight of what was said instead of it."""
-    answered = Counter(answer.to.sample.completion_id for answer in kept)
-    criticised = {answer.to.sample.completion_id: answer.to for answer in kept}
-    found = [(each, each.reply) for each in criticised.values() if each.reply]
-    scored = backend.logps([reply for _, reply in found], start)
+    counts = Counter(answer.to.sample.completion_id for answer in revisions)
+    criticised = {answer.to.sample.completion_id: answer.to for answer in revisions}
+    pairs = [(critique, critique.reply) for critique in criticised.values() if critique.reply]
+    scored = backend.logps([reply for _, reply in pairs], start)
     return [
-        (reply, each.sample.weight * answered[each.sample.completion_id], logps)
-        for (each, reply), logps in zip(found, scored, strict=True)
+        (reply, critique.sample.weight * counts[critique.sample.completion_id], logps)
+        for (critique, reply), logps in zip(pairs, scored, strict=True)
     ]
 
 
@@ -185,9 +187,12 @@ def _lessons(
 
     No version drew these samples without the comments, so the start of the run counts as their behaviour policy.
     """
-    tokens = [each for each, _, _ in replies]
+    tokens = [sequence for sequence, _, _ in replies]
     reference = [logps for _, _, logps in replies] if start == "bare" else backend.logps(tokens, "bare")
     return [
-        Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
-        for (each, weight, behaved), referred in zip(replies, reference, strict=True)
+        Lesson(
+            "mis_po",
+            (LessonReply(sequence, (pull,) * len(sequence.reply), pull > 0, weight, behaved, referred),),
+        )
+        for (sequence, weight, behaved), referred in zip(replies, reference, strict=True)
     ]

@@ -38,7 +38,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """A rated completion as the model sees it."""
 
     sample: Sample
@@ -54,15 +54,15 @@ def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
 
 def examples(
     samples: Sequence[Sample], renderer: Renderer, max_tokens: int, left_out: LeftOut | None = None
-) -> list[Example]:
+) -> list[TrainingExample]:
     """Render samples; those that can't be are logged, and counted by reason in ``left_out``."""
-    found = []
+    sequences = []
     for sample in samples:
         try:
-            found.append(Example(sample, rendered(sample, renderer, max_tokens)))
+            sequences.append(TrainingExample(sample, rendered(sample, renderer, max_tokens)))
         except Unrenderable as error:
             leave_out(f"completion {sample.completion_id}", error, left_out, sample.completion_id)
-    return found
+    return sequences
 
 
 def leave_out(what: str, error: Unrenderable, left_out: LeftOut | None, answer: str | None) -> None:
@@ -71,20 +71,22 @@ def leave_out(what: str, error: Unrenderable, left_out: LeftOut | None, answer: 
         left_out.add(error.why, answer)
 
 
-def batches(items: Sequence[Lesson], batch_size: int, seed: int) -> list[list[Lesson]]:
+def batches(lessons: Sequence[Lesson], batch_size: int, seed: int) -> list[list[Lesson]]:
     """Shuffle lessons into batches of about ``batch_size`` that each hold both classes in proportion.
 
     There are never more batches than items of the rarer class, so that no step pushes in one direction only.
     """
     generator = random.Random(seed)
-    classes = [[item for item in items if item.good is good] for good in (True, False)]
+    classes = [[lesson for lesson in lessons if lesson.good is good] for good in (True, False)]
     present = [members for members in classes if members]
     placed = []
     for members in present:
         shuffled = generator.sample(members, len(members))
         # Spread evenly over [0, 1): sorting by place then interleaves the classes.
-        placed += [((i + generator.random()) / len(members), item) for i, item in enumerate(shuffled)]
-    order = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
-    count = min(math.ceil(len(items) / batch_size), *(len(members) for members in present)) if present else 0
+        placed += [((i + generator.random()) / len(members), lesson) for i, lesson in enumerate(shuffled)]
+    order = [lesson for _, lesson in sorted(placed, key=lambda pair: pair[0])]
+    count = (
+        min(math.ceil(len(lessons) / batch_size), *(len(members) for members in present)) if present else 0
+    )
     edges = [round(i * len(order) / count) for i in range(count + 1)] if count else []
     return [order[start:end] for start, end in pairwise(edges)]

@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
 
 
 def framework(
-    wanted: str, quantize: Quantize, *, apple: bool, torch: bool, mlx: bool
+    device: str, quantize: Quantize, *, apple: bool, torch: bool, mlx: bool
 ) -> Literal["torch", "mlx"]:
     """Return the framework that trains, given ``train.device``, whether this is Apple silicon, and what is installed.
 
@@ -62,13 +62,13 @@ def framework(
     """
     if not (torch and mlx):
         return "mlx" if mlx else "torch"
-    return "mlx" if apple and wanted == "auto" and quantize == "none" else "torch"
+    return "mlx" if apple and device == "auto" and quantize == "none" else "torch"
 
 
-def framework_here(wanted: str, quantize: Quantize) -> Literal["torch", "mlx"]:
+def framework_here(device: str, quantize: Quantize) -> Literal["torch", "mlx"]:
     """Return the framework that trains on this machine."""
     return framework(
-        wanted,
+        device,
         quantize,
         apple=sys.platform == "darwin" and platform.machine() == "arm64",
         torch=all(find_spec(name) for name in TRAINING),
@@ -76,7 +76,7 @@ def framework_here(wanted: str, quantize: Quantize) -> Literal["torch", "mlx"]:
     )
 
 
-def pick(wanted: str, free_bytes: Sequence[int], *, mps: bool = False) -> str:
+def pick(device: str, free_bytes: Sequence[int], *, mps: bool = False) -> str:
     """Return "cpu", "mps" or "cuda:N" for a ``train.device``, given the free memory of each GPU.
 
     ``mps``: torch sees Apple's GPU. "auto" is the GPU with most room, or the CPU where there is none; "shared" is that
@@ -85,18 +85,18 @@ def pick(wanted: str, free_bytes: Sequence[int], *, mps: bool = False) -> str:
     count = len(free_bytes)
     names = [*(f"cuda:{n}" for n in range(count)), *(["mps"] if mps else [])]
     there = f"{len(names)} ({', '.join(names)})" if names else "none"
-    if mps and (wanted == "mps" or (wanted in ("auto", "shared") and not count)):
+    if mps and (device == "mps" or (device in ("auto", "shared") and not count)):
         return "mps"
-    if wanted == "cpu" or (wanted == "auto" and not count):
+    if device == "cpu" or (device == "auto" and not count):
         return "cpu"
-    if wanted in ("auto", "shared", "cuda") and count:
+    if device in ("auto", "shared", "cuda") and count:
         roomiest = max(range(count), key=lambda number: free_bytes[number])
-        return "cuda:0" if wanted == "cuda" else f"cuda:{roomiest}"
-    number = wanted.removeprefix("cuda:")
+        return "cuda:0" if device == "cuda" else f"cuda:{roomiest}"
+    number = device.removeprefix("cuda:")
     if number.isdecimal() and int(number) < count:
-        return wanted
+        return device
     raise JobError(
-        f"train.device is {wanted!r}, but torch sees these GPUs: {there}; name one of them, or set train.device to "
+        f"train.device is {device!r}, but torch sees these GPUs: {there}; name one of them, or set train.device to "
         '"cpu" or "auto"'
     )
 
@@ -145,8 +145,8 @@ def estimated_bytes(count: int, sizes: Sizes, config: Hyperparameters, quantize:
     batch = config.micro_batch_tokens * (layers * kept_in_layer + logits)
     long = config.max_tokens * (layers * BYTES * hidden + kept_in_layer + logits)
     whole = min(count, 2 * vocabulary * hidden)
-    kept = BYTES * whole + WEIGHT_BYTES[quantize] * (count - whole)
-    return math.ceil(OVERHEAD * (kept + max(batch, long)))
+    weights = BYTES * whole + WEIGHT_BYTES[quantize] * (count - whole)
+    return math.ceil(OVERHEAD * (weights + max(batch, long)))
 
 
 def main_memory(size: ModelSize, config: Hyperparameters) -> int:
@@ -173,11 +173,11 @@ def parameters(weights: Path) -> int:
 
 def _sizes(weights: Path) -> Sizes:
     try:
-        said = json.loads((weights / "config.json").read_bytes())
-        said |= said.get("text_config", {})  # models that also see
-        hidden = int(said["hidden_size"])
-        inner = int(said.get("intermediate_size") or 4 * hidden)
-        return Sizes(hidden, inner, int(said["num_hidden_layers"]), int(said["vocab_size"]))
+        config = json.loads((weights / "config.json").read_bytes())
+        config |= config.get("text_config", {})  # models that also see
+        hidden = int(config["hidden_size"])
+        inner = int(config.get("intermediate_size") or 4 * hidden)
+        return Sizes(hidden, inner, int(config["num_hidden_layers"]), int(config["vocab_size"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JobError(
             f"{weights / 'config.json'} doesn't contain the size of the model ({error!r}), so burnish can't "
@@ -197,27 +197,27 @@ _EXPERTS_USED = ("num_experts_per_tok", "experts_per_token", "moe_k")
 def model_size(weights: Path) -> ModelSize | None:
     """Read the size from a GGUF file or a Hugging Face directory; None when they do not say it."""
     try:
-        found = _of_directory(weights) if weights.is_dir() else _of_gguf(weights)
+        size = _of_directory(weights) if weights.is_dir() else _of_gguf(weights)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, JobError):
         return None  # what is wrong with the file is said where it is loaded
-    return found if min(found.hidden, found.layers, found.parameters) > 0 else None
+    return size if min(size.hidden, size.layers, size.parameters) > 0 else None
 
 
 def _of_directory(path: Path) -> ModelSize:
-    said = json.loads((path / "config.json").read_bytes())
-    said |= said.get("text_config") or {}  # models that also see
+    config = json.loads((path / "config.json").read_bytes())
+    config |= config.get("text_config") or {}  # models that also see
     return ModelSize(
-        hidden=_first(said, _HIDDEN),
-        layers=_first(said, _LAYERS),
+        hidden=_first(config, _HIDDEN),
+        layers=_first(config, _LAYERS),
         parameters=parameters(path),
-        experts=_first(said, _EXPERTS, 0),
-        experts_used=_first(said, _EXPERTS_USED, 0),
+        experts=_first(config, _EXPERTS, 0),
+        experts_used=_first(config, _EXPERTS_USED, 0),
     )
 
 
-def _first(said: dict[str, Any], names: tuple[str, ...], *otherwise: int) -> int:
-    found = [int(said[name]) for name in names if said.get(name)]
-    return [*found, *otherwise][0]
+def _first(config: dict[str, Any], names: tuple[str, ...], *otherwise: int) -> int:
+    numbers = [int(config[name]) for name in names if config.get(name)]
+    return [*numbers, *otherwise][0]
 
 
 def _of_gguf(path: Path) -> ModelSize:

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
-from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, JobSpec, Objective
@@ -41,7 +41,7 @@ class Valued:
     advantage: float
 
 
-class Tried(NamedTuple):
+class Attempt(NamedTuple):
     """An attempt, and what each of its steps was worth."""
 
     episode: Episode
@@ -53,22 +53,22 @@ class Tried(NamedTuple):
 
 def worths(episode: Episode, discount: float) -> list[float]:
     """Return what each step was worth: the rewards from then on, and that of the episode as a whole."""
-    later, found = episode.reward, []
+    later, returns = episode.reward, []
     for step in reversed(episode.steps):
-        found.append(step.reward + later)
-        later = discount * found[-1]
-    return found[::-1]
+        returns.append(step.reward + later)
+        later = discount * returns[-1]
+    return returns[::-1]
 
 
 def valued(
     episodes: Sequence[Episode], objective: Objective, config: Hyperparameters, left_out: LeftOut
 ) -> list[Valued]:
     """Return the steps that teach something. Raises NotTrainable if a reward isn't a number."""
-    tried = [Tried(each, worths(each, config.discount)) for each in episodes if each.steps]
-    check_finite([worth for each in tried for worth in each.worths])
-    groups = list(_comparable(tried, objective, left_out))
-    places = [(group, at) for group in groups for at in range(max(len(each.worths) for each in group))]
-    compared = [[each.worth(at) for each in group] for group, at in places]
+    attempts = [Attempt(episode, worths(episode, config.discount)) for episode in episodes if episode.steps]
+    check_finite([worth for attempt in attempts for worth in attempt.worths])
+    groups = list(_comparable(attempts, objective, left_out))
+    places = [(group, at) for group in groups for at in range(max(len(attempt.worths) for attempt in group))]
+    compared = [[attempt.worth(at) for attempt in group] for group, at in places]
     differing = [place for place, values in enumerate(compared) if differ(values) or len(values) == 1]
     pulls = dict(
         zip(
@@ -77,27 +77,32 @@ def valued(
             strict=True,
         )
     )
-    found = []
+    steps = []
     for place, (group, at) in enumerate(places):
         for number, (episode, _) in enumerate(group):
             if at >= len(episode.steps):
                 continue
             if place in pulls and pulls[place][number]:
-                found.append(Valued(episode.steps[at], compared[place][number], pulls[place][number]))
+                steps.append(Valued(episode.steps[at], compared[place][number], pulls[place][number]))
             else:
                 left_out.add(MIDDLING, episode.steps[at].completion_id)
-    return found
+    return steps
 
 
-def _comparable(tried: Iterable[Tried], objective: Objective, left_out: LeftOut) -> Iterator[list[Tried]]:
+def _comparable(
+    attempts: Iterable[Attempt], objective: Objective, left_out: LeftOut
+) -> Iterator[list[Attempt]]:
     """Yield the groups of which something can be learnt; attempts of the others are counted, not steps.
 
     PPO compares an attempt without others with those of other groups.
     """
-    by_group = sorted(tried, key=lambda each: each.episode.group)
-    for _, members in groupby(by_group, key=lambda each: each.episode.group):
+    by_group = sorted(attempts, key=lambda attempt: attempt.episode.group)
+    for _, members in groupby(by_group, key=lambda attempt: attempt.episode.group):
         group = list(members)
-        ways = [[each.worth(at) for each in group] for at in range(max(len(each.worths) for each in group))]
+        ways = [
+            [attempt.worth(at) for attempt in group]
+            for at in range(max(len(attempt.worths) for attempt in group))
+        ]
         if len(group) == 1 and objective != "ppo":
             left_out.counts[ALONE] += 1
         elif len(group) > 1 and not any(map(differ, ways)):
@@ -116,35 +121,35 @@ def episode_lessons(
     """
     imitates = spec.objective == "sft"
     steps = valued(episodes, "rloo" if imitates else spec.objective, spec.hyperparameters, left_out)
-    found: list[tuple[Valued, Rendered]] = []
-    for each in _better(steps, left_out) if imitates else steps:
+    pairs: list[tuple[Valued, Rendered]] = []
+    for credit in _better(steps, left_out) if imitates else steps:
         try:
-            found.append((each, tokens(each.step, backend.renderer, spec.hyperparameters.max_tokens)))
+            pairs.append((credit, tokens(credit.step, backend.renderer, spec.hyperparameters.max_tokens)))
         except Unrenderable as error:
-            name = each.step.completion_id
+            name = credit.step.completion_id
             leave_out(f"completion {name}", error, left_out, name)
-    if not found:
+    if not pairs:
         raise NotTrainable(
             "nothing can be compared: play each group several times, so that some attempts get more reward than others"
         )
-    start = backend.logps([rendered for _, rendered in found], "trained")
-    behaviour = _behaviour(job, spec, found, start, backend)
+    start = backend.logps([rendered for _, rendered in pairs], "trained")
+    behaviour = _behaviour(job, spec, pairs, start, backend)
     return [
         Lesson(
             spec.objective,
             (
-                Reply(
+                LessonReply(
                     rendered,
-                    (1.0 if imitates else each.advantage,) * len(rendered.reply),
-                    each.advantage > 0,
-                    each.advantage if imitates else 1.0,
+                    (1.0 if imitates else credit.advantage,) * len(rendered.reply),
+                    credit.advantage > 0,
+                    credit.advantage if imitates else 1.0,
                     behaved,
                     started,
                 ),
             ),
-            reward=each.worth,
+            reward=credit.worth,
         )
-        for (each, rendered), behaved, started in zip(found, behaviour, start, strict=True)
+        for (credit, rendered), behaved, started in zip(pairs, behaviour, start, strict=True)
     ]
 
 
@@ -153,12 +158,12 @@ def _better(steps: Sequence[Valued], left_out: LeftOut) -> list[Valued]:
 
     Source: reward-weighted regression, Peters and Schaal 2007 (doi:10.1145/1273496.1273590), with a linear weight.
     """
-    good = [each for each in steps if each.advantage > 0]
-    for each in steps:
-        if each.advantage <= 0:
-            left_out.add(WORSE, each.step.completion_id)
-    mean = fmean(each.advantage for each in good) if good else 1.0
-    return [replace(each, advantage=min(MOST_WEIGHT, each.advantage / mean)) for each in good]
+    good = [credit for credit in steps if credit.advantage > 0]
+    for credit in steps:
+        if credit.advantage <= 0:
+            left_out.add(WORSE, credit.step.completion_id)
+    mean = fmean(credit.advantage for credit in good) if good else 1.0
+    return [replace(credit, advantage=min(MOST_WEIGHT, credit.advantage / mean)) for credit in good]
 
 
 def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
@@ -178,20 +183,20 @@ def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
 def _behaviour(
     job: JobDirectory,
     spec: JobSpec,
-    found: Sequence[tuple[Valued, Rendered]],
+    pairs: Sequence[tuple[Valued, Rendered]],
     start: Sequence[Logps],
     backend: TrainerBackend,
 ) -> list[Logps]:
     """Score each step under the version that took it; ``start``: the scores by the one that training starts from."""
     scored = list(start)
-    for version in {each.step.behaviour_version for each, _ in found} - {spec.parent_version, None}:
-        places = [p for p, (each, _) in enumerate(found) if each.step.behaviour_version == version]
+    for version in {credit.step.behaviour_version for credit, _ in pairs} - {spec.parent_version, None}:
+        places = [p for p, (credit, _) in enumerate(pairs) if credit.step.behaviour_version == version]
         policy: Policy = "bare"
         if version:
             if version not in spec.behaviour_adapters:
                 raise JobError(f"version {version} took a step, but job.json names no adapter for it")
             policy = job.path / spec.behaviour_adapters[version]
-        again = backend.logps([found[place][1] for place in places], policy)
+        again = backend.logps([pairs[place][1] for place in places], policy)
         for place, logps in zip(places, again, strict=True):
             scored[place] = logps
     return scored

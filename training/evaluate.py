@@ -38,8 +38,8 @@ def evaluate(job: JobDirectory) -> Evaluation:
         raise JobError(f"{job.adapter} is missing: run  python -m burnish.training train {job.path}  first")
     clear_outputs(job, "evaluation.json")
     backend = open_backend(job, spec, None)
-    before = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
-    incumbent: Policy = job.path / before if before else "bare"
+    adapter = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
+    incumbent: Policy = job.path / adapter if adapter else "bare"
     limit = spec.hyperparameters.max_tokens
     general = _general(backend.renderer)
     bare, phases = _Bare(backend), Phases(job.phases)
@@ -68,21 +68,23 @@ class _Bare:
         self._found: dict[Rendered, Logps] = {}
 
     def logps(self, sequences: Sequence[Rendered]) -> list[Logps]:
-        new = [each for each in dict.fromkeys(sequences) if each not in self._found]
+        new = [sequence for sequence in dict.fromkeys(sequences) if sequence not in self._found]
         self._found.update(zip(new, self.backend.logps(new, "bare"), strict=True))
-        return [self._found[each] for each in sequences]
+        return [self._found[sequence] for sequence in sequences]
 
 
 def _held_out(
     bare: _Bare, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
 ) -> tuple[HeldOutReply, ...]:
-    held = examples(samples, bare.backend.renderer, max_tokens)
-    tokens = [example.tokens for example in held]
-    before = bare.logps(tokens) if incumbent == "bare" else bare.backend.logps(tokens, incumbent)
-    after = bare.backend.logps(tokens, candidate)
+    sequences = examples(samples, bare.backend.renderer, max_tokens)
+    tokens = [example.tokens for example in sequences]
+    incumbent_logps = bare.logps(tokens) if incumbent == "bare" else bare.backend.logps(tokens, incumbent)
+    candidate_logps = bare.backend.logps(tokens, candidate)
     return tuple(
-        HeldOutReply(each.conversation_id, each.reward, each.weight, _mean([new]), _mean([old]))
-        for each, new, old in zip((example.sample for example in held), after, before, strict=True)
+        HeldOutReply(sample.conversation_id, sample.reward, sample.weight, _mean([new]), _mean([old]))
+        for sample, new, old in zip(
+            (example.sample for example in sequences), candidate_logps, incumbent_logps, strict=True
+        )
     )
 
 
@@ -92,25 +94,25 @@ def _words(
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
     own = pooled(samples, seed=0)
     comments = list(own.values())
-    found: dict[str, dict[str, float]] = {}
+    fits: dict[str, dict[str, float]] = {}
     prompts = list(dict.fromkeys(rollout.prompt_id for rollout in rollouts))
     for rollout in phases.each(rollouts if comments else ()):
         if rollout.called:  # comments are about text
             continue
         # By prompt: both replies to it are told the same.
-        said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
+        wording = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
         try:
-            contexts = (rollout.messages, with_comments(rollout.messages, said))
+            contexts = (rollout.messages, with_comments(rollout.messages, wording))
             plain, informed = (
-                _rendered(rollout, each, bare.backend.renderer, max_tokens) for each in contexts
+                _rendered(rollout, context, bare.backend.renderer, max_tokens) for context in contexts
             )
         except Unrenderable:
             continue
         with_it, without = bare.logps([informed, plain])
-        found.setdefault(rollout.prompt_id, {})[rollout.policy] = _mean([with_it]) - _mean([without])
+        fits.setdefault(rollout.prompt_id, {})[rollout.policy] = _mean([with_it]) - _mean([without])
     return tuple(
         CommentFit(prompt, pair["candidate"], pair["incumbent"])
-        for prompt, pair in found.items()
+        for prompt, pair in fits.items()
         if len(pair) == len(_POLICIES)
     )
 
@@ -123,24 +125,26 @@ def _related(bare: _Bare, rollouts: Sequence[Rollout], max_tokens: int) -> tuple
     rollouts = [rollout for rollout in rollouts if not rollout.tools]
     contexts = {rollout.prompt_id: rollout.messages for rollout in rollouts}
     prompts = list(contexts)
-    found = []
+    scores = []
     for rollout in rollouts if len(prompts) > 1 else ():
         stems = topics(asked(rollout.messages))
         if not stems or on_topic(rollout.reply, stems):
             continue
         place = prompts.index(rollout.prompt_id)
-        others = [contexts[each] for each in (prompts[place + 1 :] + prompts[:place])[:OTHER_PROMPTS]]
+        alternatives = [
+            contexts[prompt] for prompt in (prompts[place + 1 :] + prompts[:place])[:OTHER_PROMPTS]
+        ]
         try:
             own, *elsewhere = (
-                _rendered(rollout, each, bare.backend.renderer, max_tokens)
-                for each in (rollout.messages, *others)
+                _rendered(rollout, context, bare.backend.renderer, max_tokens)
+                for context in (rollout.messages, *alternatives)
             )
         except Unrenderable:
             continue
         at_home, *abroad = bare.logps([own, *elsewhere])
         pmi = _mean([at_home]) - _mean(abroad)
-        found.append(Related(policy=rollout.policy, prompt_id=rollout.prompt_id, pmi=pmi))
-    return tuple(found)
+        scores.append(Related(policy=rollout.policy, prompt_id=rollout.prompt_id, pmi=pmi))
+    return tuple(scores)
 
 
 def _kl(bare: _Bare, rollouts: Sequence[Rollout], candidate: Path, max_tokens: int) -> float | None:
@@ -149,7 +153,7 @@ def _kl(bare: _Bare, rollouts: Sequence[Rollout], candidate: Path, max_tokens: i
     None when no reply can be scored.
     """
     rendered = []
-    for rollout in (each for each in rollouts if each.policy == "candidate"):
+    for rollout in (rollout for rollout in rollouts if rollout.policy == "candidate"):
         with suppress(Unrenderable):  # e.g. an empty, cut reply has no token; the gate counts it on its own
             rendered.append(_rendered(rollout, rollout.messages, bare.backend.renderer, max_tokens))
     if not rendered:

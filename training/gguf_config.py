@@ -53,10 +53,10 @@ class GgufFile:
 
     def number(self, key: str, otherwise: float | None = None) -> Any:
         """Return a number. Raises JobError when it is missing (without ``otherwise``), or one for each layer."""
-        value = self.keys.get(key, otherwise)
-        if not isinstance(value, int | float):
-            raise self.refused(f"{self.architecture}.{key} is {value!r}, expected a number")
-        return value
+        number = self.keys.get(key, otherwise)
+        if not isinstance(number, int | float):
+            raise self.refused(f"{self.architecture}.{key} is {number!r}, expected a number")
+        return number
 
     def refused(self, why: str) -> JobError:
         return JobError(
@@ -126,8 +126,8 @@ def _complete_heads(config: Any, file: GgufFile) -> None:
     shared = file.number("embedding_length") // file.number("attention.head_count")
     width = file.number("attention.key_length", shared)
     for key, otherwise in (("attention.value_length", shared), ("rope.dimension_count", width)):
-        if (found := file.number(key, otherwise)) != width:
-            raise file.refused(f"its heads are {width} wide, but {file.architecture}.{key} is {found}")
+        if (size := file.number(key, otherwise)) != width:
+            raise file.refused(f"its heads are {width} wide, but {file.architecture}.{key} is {size}")
     if (getattr(config, "head_dim", None) or shared) != width:
         config.head_dim = width
 
@@ -137,10 +137,10 @@ def _scaling(file: GgufFile) -> dict[str, Any]:
     kind = file.keys.get(f"{_SCALING}type", "linear")
     factor = float(file.number(f"{_SCALING}factor", file.number("rope.scale_linear", 0)) or 1)
     neutral = _YARN_DEFAULTS if kind == "yarn" else {}
-    for key, value in file.keys.items():
+    for key, parameter in file.keys.items():
         name = key.removeprefix(_SCALING)
-        if name != key and name not in _HARMLESS_SCALING and neutral.get(name) != value:
-            raise file.refused(f"{file.architecture}.{key} is {value!r}, which is unknown for {kind!r}")
+        if name != key and name not in _HARMLESS_SCALING and neutral.get(name) != parameter:
+            raise file.refused(f"{file.architecture}.{key} is {parameter!r}, which is unknown for {kind!r}")
     if kind not in ("none", "linear", "yarn"):
         raise file.refused(f"its rope is scaled by {kind!r}; expected linear, yarn or Llama 3's way")
     scaled = kind != "none" and factor != 1
@@ -169,7 +169,7 @@ def _check_rope_factors(config: Any, file: GgufFile) -> None:
     ):
         raise file.refused(
             f"its {_ROPE_FACTORS}, up to {file.rope_factors.max():g}, does not follow Llama 3's rule "
-            f"({', '.join(f'{name} {value:g}' for name, value in _LLAMA_3.items())})"
+            f"({', '.join(f'{name} {parameter:g}' for name, parameter in _LLAMA_3.items())})"
         )
 
 
@@ -185,8 +185,8 @@ def _complete_gemma(config: Any, file: GgufFile) -> None:
             setattr(config, name, float(file.number(name, getattr(config, name))))
         if (base := file.keys.get("rope.freq_base_swa")) not in (None, file.number("rope.freq_base", base)):
             raise file.refused(f"its local layers have a rope of their own ({base:g})")
-    if (found := file.number("attention.sliding_window_pattern", full_every)) != full_every:
-        raise file.refused(f"every {found}th of its layers has full attention, not every {full_every}th")
+    if (period := file.number("attention.sliding_window_pattern", full_every)) != full_every:
+        raise file.refused(f"every {period}th of its layers has full attention, not every {full_every}th")
     wide = layers == _LAYERS_OF_27B[file.architecture]
     heads = file.number("attention.head_count")
     config.query_pre_attn_scalar = file.number("embedding_length") // heads if wide else config.head_dim

@@ -113,7 +113,7 @@ class JobSpec(_Record):
         """Jobs of earlier versions have hyper-parameters that are constants now."""
         if not isinstance(values, dict):
             return values
-        return {name: value for name, value in values.items() if name not in CONSTANTS}
+        return {name: parameter for name, parameter in values.items() if name not in CONSTANTS}
 
 
 class EpisodeStep(_Record):
@@ -288,8 +288,8 @@ class JobDirectory:
         Raises JobError.
         """
         spec = self.spec().model_copy(update={"run_id": ""}).model_dump_json()
-        played = "".join(each.model_dump_json() for each in self.episodes())
-        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}{played}".encode()).hexdigest()
+        episodes = "".join(episode.model_dump_json() for episode in self.episodes())
+        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}{episodes}".encode()).hexdigest()
 
     def write_job(self, spec: JobSpec, samples: Iterable[Sample], episodes: Sequence[Episode] = ()) -> None:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""

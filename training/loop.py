@@ -46,9 +46,9 @@ def train(job: JobDirectory) -> TrainResult:
     phases = Phases(job.phases)
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
     checkpoint, left_out = Checkpoint(job), LeftOut(Counter(spec.left_out))
-    chosen = [sample for sample in samples if not sample.held_out]
+    training_samples = [sample for sample in samples if not sample.held_out]
     episodes = job.episodes()
-    stages = course(Task(job, spec, chosen, episodes))  # before anything is loaded
+    stages = course(Task(job, spec, training_samples, episodes))  # before anything is loaded
     if spec.objective not in OBJECTIVES:
         loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
@@ -57,14 +57,14 @@ def train(job: JobDirectory) -> TrainResult:
         run = _Run(backend, spec.hyperparameters, spec.seed, checkpoint, left_out, file, phases)
         stopped = run.through(stages)
     _save(backend, job, spec.base_model)
-    steps, (good, bad) = run.steps, run.learnt
-    result = TrainResult(
+    steps, (good, bad) = run.steps, run.counts
+    report = TrainResult(
         run_id=spec.run_id,
         samples=good + bad,
         good=good,
         bad=bad,
-        ratings=len(chosen),
-        replayed=sum(sample.replayed for sample in chosen),
+        ratings=len(training_samples),
+        replayed=sum(sample.replayed for sample in training_samples),
         left_out=dict(left_out.counts),
         unlearnt=left_out.answers,
         steps=len(steps),
@@ -72,14 +72,14 @@ def train(job: JobDirectory) -> TrainResult:
         episodes=len(episodes),
         reward=mean_reward(episodes),
         stopped_early=stopped,
-        metrics={name: value for name, value in steps[-1].items() if name not in PLACE} if steps else {},
+        metrics={name: metric for name, metric in steps[-1].items() if name not in PLACE} if steps else {},
         seconds=time.monotonic() - started,
         cpu_seconds=time.process_time(),
         peak_rss_bytes=peak_rss_bytes(),
     )
-    job.finish(result)
+    job.finish(report)
     checkpoint.clear()
-    return result
+    return report
 
 
 def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> TrainerBackend:
@@ -143,7 +143,7 @@ class _Run:
     phases: Phases
     steps: list[dict[str, float]] = field(default_factory=list)
     """The metrics of each step."""
-    learnt: tuple[int, int] = (0, 0)
+    counts: tuple[int, int] = (0, 0)
     """Good and bad replies that were learnt from."""
 
     def through(self, course: Course) -> str | None:
@@ -153,10 +153,10 @@ class _Run:
         rehearsed = rehearsal(self.backend, self.config.max_tokens) if self.config.rehearsed else []
         self.steps = self.checkpoint.restore(self.backend)
         self.metrics.writelines(json.dumps(line) + "\n" for line in self.steps)
-        first, self.learnt = self.checkpoint.place() if self.steps else (0, (0, 0))
+        first, self.counts = self.checkpoint.place() if self.steps else (0, (0, 0))
         for number, stage in enumerate(course.stages[first:], start=first):
-            learnt = self._lessons(number, stage)
-            plan = _plan(learnt, rehearsed, self.config, stage.epochs, self.seed + SEEDS_A_STAGE * number)
+            lessons = self._lessons(number, stage)
+            plan = _plan(lessons, rehearsed, self.config, stage.epochs, self.seed + SEEDS_A_STAGE * number)
             stopped = self._stage(number, stage, plan)
             if stopped and stage.ends_run:
                 break
@@ -168,35 +168,35 @@ class _Run:
 
     def _lessons(self, number: int, stage: Stage) -> list[Lesson]:
         """Return what a stage learns. Raises NotTrainable."""
-        found = self.checkpoint.lessons(self.left_out, number)
-        if found is None:
+        lessons = self.checkpoint.lessons(self.left_out, number)
+        if lessons is None:
             self.phases.begin("preparing")
             try:
-                found = stage.learn(self.backend, self.left_out)
+                lessons = stage.learn(self.backend, self.left_out)
             except NotTrainable as error:
                 missing = "; ".join(f"{count} × {why}" for why, count in self.left_out.counts.items())
                 raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
-            self.checkpoint.keep(found, self.left_out, number, self.learnt)
-        good = sum(reply.good for lesson in found for reply in lesson.replies)
-        bad = sum(len(lesson.replies) for lesson in found) - good
-        self.learnt = self.learnt[0] + good, self.learnt[1] + bad
-        return found
+            self.checkpoint.keep(lessons, self.left_out, number, self.counts)
+        good = sum(reply.good for lesson in lessons for reply in lesson.replies)
+        bad = sum(len(lesson.replies) for lesson in lessons) - good
+        self.counts = self.counts[0] + good, self.counts[1] + bad
+        return lessons
 
     def _stage(self, number: int, stage: Stage, plan: Sequence[tuple[int, Sequence[Lesson]]]) -> str | None:
         """Make the steps of a stage that are left; return why it stopped early if it did."""
         own = [line for line in self.steps if line["stage"] == number]
-        made, before = len(own), len(self.steps) - len(own)
+        start, offset = len(own), len(self.steps) - len(own)
         self.metrics.flush()
-        self.phases.begin("training", len(plan), made)
+        self.phases.begin("training", len(plan), start)
         # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
         recent = deque(own, maxlen=max(1, len(plan) // stage.epochs))
-        for place, (epoch, batch) in enumerate(plan[made:], start=made):
+        for place, (epoch, batch) in enumerate(plan[start:], start=start):
             if (kl := _distance(recent)) > stage.kl_stop:
                 return f"KL per token reached {kl:.2f}, kl_stop is {stage.kl_stop:.2f}"
-            if place > made and (plan[place - 1][0] != epoch or self.checkpoint.due()):
+            if place > start and (plan[place - 1][0] != epoch or self.checkpoint.due()):
                 self.checkpoint.save(self.backend, self.steps)
             line: dict[str, float] = {
-                **{"step": before + place + 1, "steps": before + len(plan), "stage": number},
+                **{"step": offset + place + 1, "steps": offset + len(plan), "stage": number},
                 **{"epoch": epoch + 1, "epochs": stage.epochs},
             }
             started = time.monotonic()
@@ -214,20 +214,20 @@ class _Run:
 
 def _distance(recent: deque[dict[str, float]]) -> float:
     """Return the mean KL per token of the latest steps; 0 before there are enough of them."""
-    return fmean(each["kl_per_token"] for each in recent) if len(recent) == recent.maxlen else 0.0
+    return fmean(step["kl_per_token"] for step in recent) if len(recent) == recent.maxlen else 0.0
 
 
 def _plan(
-    learnt: Sequence[Lesson], rehearsed: Sequence[Lesson], config: Hyperparameters, epochs: int, seed: int
+    lessons: Sequence[Lesson], rehearsed: Sequence[Lesson], config: Hyperparameters, epochs: int, seed: int
 ) -> list[tuple[int, list[Lesson]]]:
     """Return the batch of each step of a stage, and its epoch."""
-    rated = [
+    steps = [
         (epoch, batch)
         for epoch in range(epochs)
-        for batch in batches(learnt, config.batch_size, seed=seed * epochs + epoch)
+        for batch in batches(lessons, config.batch_size, seed=seed * epochs + epoch)
     ]
     turn = cycle(rehearsed)
-    return [(epoch, [*batch, *islice(turn, config.rehearsed)]) for epoch, batch in rated]
+    return [(epoch, [*batch, *islice(turn, config.rehearsed)]) for epoch, batch in steps]
 
 
 def _save(backend: TrainerBackend, job: JobDirectory, base_model: str) -> None:

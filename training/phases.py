@@ -60,9 +60,9 @@ class Phases:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def begin(self, phase: Phase, total: int | None = None, done: int = 0) -> None:
+    def begin(self, phase: Phase, total: int | None = None, count: int = 0) -> None:
         self._phase, self._total, self._done = phase, total, 0
-        self.advance(done)
+        self.advance(count)
 
     def advance(self, by: int = 1) -> None:
         self._done += by
@@ -88,12 +88,12 @@ class Phases:
 
 def read(path: Path) -> list[Mark]:
     """Return the lines so far, without damaged ones."""
-    found = []
+    marks = []
     with suppress(OSError), path.open("rb") as file:
         for line in file:
             with suppress(ValueError, TypeError):
-                found.append(Mark(**json.loads(line)))
-    return found
+                marks.append(Mark(**json.loads(line)))
+    return marks
 
 
 def unwatched(groups: Sequence[Group]) -> Iterator[Group]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, pstdev
 
-from burnish.gate.preference import Candidate, RewardModel
+from burnish.gate.preference import CandidateReply, RewardModel
 from burnish.gate.replies import near_empty, on_topic, repetitive, topics
-from burnish.training.backends.base import Lesson, Logps, Reply, Sampled, TrainerBackend
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Sampled, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, Objective, Sample
@@ -39,7 +39,7 @@ WITH_TOOLS = "tools at hand, so the model can't answer again by itself"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GradedAnswer:
     """An answer to a prompt, with its reward."""
 
     prompt: str
@@ -61,53 +61,53 @@ def told_apart(samples: Sequence[Sample]) -> list[Sample]:
 
     A correction and a preferred reply are worth 1, what they were preferred over −1, unless they were rated as well.
     """
-    found = []
+    answers = []
     for sample in samples:
         pair = 1.0 if sample.worse else -1.0 if sample.correction else 0.0
         if reward := sample.reward or pair:
-            found.append(sample.model_copy(update={"reward": reward}))
+            answers.append(sample.model_copy(update={"reward": reward}))
         texts = [{"role": "assistant", "content": sample.correction}] if sample.correction else []
         for reward, replies in ((1.0, texts), (-1.0, sample.worse)):
             # No version is known to have written them.
-            other = {"reward": reward, "finished": True, "behaviour_version": None}
-            found += [sample.model_copy(update=other | {"reply": reply}) for reply in replies]
-    return found
+            changes = {"reward": reward, "finished": True, "behaviour_version": None}
+            answers += [sample.model_copy(update=changes | {"reply": reply}) for reply in replies]
+    return answers
 
 
 def lessons_from(
-    answers: Sequence[Answer],
+    answers: Sequence[GradedAnswer],
     objective: Objective,
     config: Hyperparameters,
     backend: TrainerBackend,
     left_out: LeftOut,
 ) -> list[Lesson]:
     """Return a lesson for each answer that can be compared. Raises NotTrainable when none can."""
-    check_finite([each.reward for each in answers])
+    check_finite([answer.reward for answer in answers])
     groups = list(_comparable(answers, objective, left_out))
     if not groups:
         raise NotTrainable(
             f"{objective} found no two answers to compare: rate several answers to the same prompt differently, "
             "or rate more, so that a reward model can be learnt"
         )
-    pulls = advantages(objective, [[each.reward for each in group] for group in groups])
-    flat = [each for group in groups for each in group]
-    reference = backend.logps([each.tokens for each in flat], "bare")
+    pulls = advantages(objective, [[answer.reward for answer in group] for group in groups])
+    flat = [answer for group in groups for answer in group]
+    reference = backend.logps([answer.tokens for answer in flat], "bare")
     return [
         Lesson(
             objective,
             (
-                Reply(
-                    each.tokens,
-                    (pull,) * len(each.tokens.reply),
+                LessonReply(
+                    answer.tokens,
+                    (pull,) * len(answer.tokens.reply),
                     pull > 0,
-                    each.weight,
-                    each.behaviour,
+                    answer.weight,
+                    answer.behaviour,
                     referred,
                 ),
             ),
-            reward=each.reward,
+            reward=answer.reward,
         )
-        for each, pull, referred in zip(
+        for answer, pull, referred in zip(
             flat, (pull for group in pulls for pull in group), reference, strict=True
         )
     ]
@@ -137,20 +137,22 @@ def advantages(objective: Objective, groups: Sequence[Sequence[float]]) -> list[
     everything = [reward for group in groups for reward in group]
     mean = fmean(everything)
     above = [_above_others(group) if len(group) > 1 else [group[0] - mean] for group in groups]
-    spread = pstdev([each for group in above for each in group]) or 1.0
-    return [[limited(each / spread) for each in group] for group in above]
+    spread = pstdev([difference for group in above for difference in group]) or 1.0
+    return [[limited(difference / spread) for difference in group] for group in above]
 
 
 def _above_others(group: Sequence[float]) -> list[float]:
-    total, others = math.fsum(group), len(group) - 1
-    return [reward - (total - reward) / others for reward in group]
+    total, peers = math.fsum(group), len(group) - 1
+    return [reward - (total - reward) / peers for reward in group]
 
 
-def _comparable(answers: Sequence[Answer], objective: Objective, left_out: LeftOut) -> Iterable[list[Answer]]:
+def _comparable(
+    answers: Sequence[GradedAnswer], objective: Objective, left_out: LeftOut
+) -> Iterable[list[GradedAnswer]]:
     """Yield the groups whose rewards differ. PPO compares an answer without others with those to other prompts."""
-    ordered = sorted(answers, key=lambda each: each.prompt)
+    ordered = sorted(answers, key=lambda answer: answer.prompt)
     singles = []
-    for _, group in groupby(ordered, key=lambda each: each.prompt):
+    for _, group in groupby(ordered, key=lambda answer: answer.prompt):
         members = list(group)
         if len(members) == 1:
             singles += members
@@ -159,7 +161,7 @@ def _comparable(answers: Sequence[Answer], objective: Objective, left_out: LeftO
         else:
             _drop(members, ALIKE, left_out)
     if objective == "ppo" and differ([answer.reward for answer in singles]):
-        yield from ([each] for each in singles)
+        yield from ([answer] for answer in singles)
     else:
         _drop(singles, ALONE, left_out)
 
@@ -168,9 +170,9 @@ def differ(rewards: Sequence[float]) -> bool:
     return bool(rewards) and max(rewards) - min(rewards) > EQUAL_WITHIN
 
 
-def _drop(answers: Sequence[Answer], why: str, left_out: LeftOut) -> None:
-    for each in answers:
-        left_out.add(why, each.name)
+def _drop(answers: Sequence[GradedAnswer], why: str, left_out: LeftOut) -> None:
+    for answer in answers:
+        left_out.add(why, answer.name)
 
 
 def sampled(
@@ -181,14 +183,14 @@ def sampled(
     *,
     left_out: LeftOut,
     seed: int,
-) -> list[Answer]:
+) -> list[GradedAnswer]:
     """Let the policy under training answer the prompts again, and score its answers.
 
     Near-empty, repetitive and off-topic ones get the lowest score of all: a model that learnt from good and bad answers
     has never seen such.
     """
     prompts = _prompts(samples, config, backend, left_out, seed)
-    asking = [each for each in prompts for _ in range(SAMPLES)]
+    asking = [prompt for prompt in prompts for _ in range(SAMPLES)]
     replies = backend.sample([ids for _, ids in asking], "trained", _room(samples, backend), seed)
     scores: list[float] = []
     for place in range(0, len(asking), SAMPLES):
@@ -201,7 +203,7 @@ def sampled(
     ]
     lowest = min(scores, default=0.0)
     return [
-        Answer(
+        GradedAnswer(
             prompt_of(sample),
             Rendered(ids, reply.ids),
             score if is_sound else lowest,
@@ -216,8 +218,8 @@ def _prompts(
     samples: Sequence[Sample], config: Hyperparameters, backend: TrainerBackend, left_out: LeftOut, seed: int
 ) -> list[tuple[Sample, tuple[int, ...]]]:
     """Choose prompts for a round, each with its tokens; those that can't be answered again are counted once a run."""
-    found = []
-    for sample in {prompt_of(each): each for each in samples}.values():
+    prompts = []
+    for sample in {prompt_of(sample): sample for sample in samples}.values():
         try:
             if sample.tools:
                 raise Unrenderable(WITH_TOOLS)
@@ -229,17 +231,17 @@ def _prompts(
         except Unrenderable as error:
             leave_out(f"the prompt of completion {sample.completion_id}", error, left_out, None)
             continue
-        found.append((sample, tuple(ids[-config.max_tokens :])))
-    return random.Random(seed).sample(found, min(len(found), ROUND_PROMPTS))
+        prompts.append((sample, tuple(ids[-config.max_tokens :])))
+    return random.Random(seed).sample(prompts, min(len(prompts), ROUND_PROMPTS))
 
 
 def _room(samples: Sequence[Sample], backend: TrainerBackend) -> int:
-    longest = max((len(backend.renderer.plain(text_of(each.reply))) for each in samples), default=0)
+    longest = max((len(backend.renderer.plain(text_of(sample.reply))) for sample in samples), default=0)
     return min(max(LEAST_TOKENS, longest + 1), MOST_TOKENS)
 
 
-def _candidate(reply: Sampled, backend: TrainerBackend) -> Candidate:
-    return Candidate(backend.renderer.text(reply.ids), reply.finished)
+def _candidate(reply: Sampled, backend: TrainerBackend) -> CandidateReply:
+    return CandidateReply(backend.renderer.text(reply.ids), reply.finished)
 
 
 def _sound(sample: Sample, text: str) -> bool:

@@ -26,7 +26,7 @@ NOTHING = "nothing in it that {} learns from"
 """For an objective."""
 
 
-class Said(Protocol):
+class ReplyFeedback(Protocol):
     """Feedback on a reply."""
 
     @property
@@ -39,14 +39,14 @@ class Said(Protocol):
     def worse(self) -> Sequence[object]: ...
 
 
-class Ready(Said, Protocol):
+class RunFeedback(ReplyFeedback, Protocol):
     """Feedback that a run uses."""
 
     @property
     def held_out(self) -> bool: ...
 
 
-def teaches(sample: Said, objective: Objective) -> bool:
+def teaches(sample: ReplyFeedback, objective: Objective) -> bool:
     """Return whether an objective can learn from the feedback on a reply."""
     if objective == "dpo":
         return bool(sample.correction or sample.worse)
@@ -59,7 +59,7 @@ def teaches(sample: Said, objective: Objective) -> bool:
     return sample.reward != 0 or (objective == "hybrid" and bool(sample.comment))
 
 
-def one_sided(samples: Sequence[Ready], objective: Objective) -> bool:
+def one_sided(samples: Sequence[RunFeedback], objective: Objective) -> bool:
     """Return whether all replies are good, or all are bad, for an objective; held-out ones don't count.
 
     Comments and pairs are never one-sided: they name a reply to move towards, and one to move away from.
@@ -70,7 +70,7 @@ def one_sided(samples: Sequence[Ready], objective: Objective) -> bool:
     return len(signs) == 1
 
 
-def choose(samples: Sequence[Ready]) -> Objective:
+def choose(samples: Sequence[RunFeedback]) -> Objective:
     """Return the objective for these samples; held-out ones don't count.
 
     Comments where good replies are rare → ``critique``; ratings of both kinds → ``mis_po``. Without both kinds ratings
@@ -126,7 +126,7 @@ Rehearsal preserves the rest, so a run may go further: brief, seed 1, .725 satis
 .15, .875 at .2.
 """
 
-PLAYED: MappingProxyType[str, Any] = MappingProxyType({"epochs": 2, "batch_size": 16, "kl_beta": 0.02})
+AGENT_REWARDS: MappingProxyType[str, Any] = MappingProxyType({"epochs": 2, "batch_size": 16, "kl_beta": 0.02})
 """Values for an agent's rewards. Its distance is measured from where the run starts, and rounds follow each other, so
 each may be short; a step over few attempts would be mostly chance."""
 
@@ -160,8 +160,8 @@ def caution(size: ModelSize) -> float:
     if not size.experts:
         return 1.0
     sparsity = size.experts / max(size.experts_used, 1)
-    found: float = sparsity**SPARSITY_EXPONENT
-    return max(LEAST_CAUTION, found)
+    factor: float = sparsity**SPARSITY_EXPONENT
+    return max(LEAST_CAUTION, factor)
 
 
 def hyperparameters(
@@ -184,37 +184,39 @@ def hyperparameters(
     rehearses = instructed and objective != "critique" and own.get("rehearsed") != 0
     needed = dict(INSTRUCTED if rehearses else {}) | BY_OBJECTIVE.get(objective, {})
     if played:
-        needed |= PLAYED
-    chosen = Hyperparameters(**needed | OVERRIDES[preset])
-    return Hyperparameters(**chosen.model_dump() | (_scaled(chosen, size) if size else {}) | own)
+        needed |= AGENT_REWARDS
+    defaults = Hyperparameters(**needed | OVERRIDES[preset])
+    return Hyperparameters(**defaults.model_dump() | (_scaled(defaults, size) if size else {}) | own)
 
 
-def _scaled(chosen: Hyperparameters, size: ModelSize) -> dict[str, Any]:
+def _scaled(defaults: Hyperparameters, size: ModelSize) -> dict[str, Any]:
     return {
-        "learning_rate": chosen.learning_rate * rate_scale(size) * caution(size),
-        "kl_stop": chosen.kl_stop * caution(size),
-        "rank": chosen.rank * (MIXTURE_RANK if size.experts else 1),
+        "learning_rate": defaults.learning_rate * rate_scale(size) * caution(size),
+        "kl_stop": defaults.kl_stop * caution(size),
+        "rank": defaults.rank * (MIXTURE_RANK if size.experts else 1),
     }
 
 
 def reasons(size: ModelSize | None, config: Hyperparameters, own: Collection[str]) -> list[str]:
     """Return, in words, the settings that the size of the model changed."""
-    said = []
+    sentences = []
     if size and rate_scale(size) != 1 and "learning_rate" not in own:
-        said.append(
+        sentences.append(
             f"learning rate {config.learning_rate:.1e}: {rate_scale(size):.2f} of that for a model "
             f"{MEASURED_HIDDEN} wide, this one is {size.hidden}"
         )
     if size and size.experts:
-        said.append(_mixture(size, config, own))
-    return said
+        sentences.append(_mixture(size, config, own))
+    return sentences
 
 
 def _mixture(size: ModelSize, config: Hyperparameters, own: Collection[str]) -> str:
-    each = f", {size.experts_used} for each token" if size.experts_used else ""
-    changed = [f"rank {config.rank}"] if "rank" not in own else []
+    per_token = f", {size.experts_used} for each token" if size.experts_used else ""
+    changes = [f"rank {config.rank}"] if "rank" not in own else []
     careful = [name for name in ("learning_rate", "kl_stop") if name not in own]
     if careful:
-        changed.append(f"{' and '.join(careful)} at {caution(size):.2f} of a dense model's")
-    because = f"; so {', '.join(changed)}" if changed else ""
-    return f"a mixture of {size.experts} experts{each}: neither they nor their routers are trained{because}"
+        changes.append(f"{' and '.join(careful)} at {caution(size):.2f} of a dense model's")
+    because = f"; so {', '.join(changes)}" if changes else ""
+    return (
+        f"a mixture of {size.experts} experts{per_token}: neither they nor their routers are trained{because}"
+    )

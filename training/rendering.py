@@ -104,8 +104,8 @@ class Renderer:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, special tokens left out."""
-        found: str = self._tokenizer.decode(ids, skip_special_tokens=True)
-        return found
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
+        return text
 
     def conversation(
         self,
@@ -156,15 +156,16 @@ class Renderer:
         if not reply.get("tool_calls"):
             return self.plain(text_of(reply))
         # How calls are written is the template's own business: what it adds for them is the reply.
-        before = self._text(messages, tools, add_generation_prompt=True)
-        after = self._text([*messages, reply], tools, add_generation_prompt=False)
-        if not after.startswith(before):
+        prompt = self._text(messages, tools, add_generation_prompt=True)
+        conversation = self._text([*messages, reply], tools, add_generation_prompt=False)
+        if not conversation.startswith(prompt):
             raise Unrenderable("the chat template changes the prompt when a reply with tool calls follows")
-        written = after[len(before) :].rpartition(self._tokenizer.eos_token)[0]
+        addition = conversation[len(prompt) :].rpartition(self._tokenizer.eos_token)[0]
         names = [str((call.get("function") or {}).get("name")) for call in reply["tool_calls"]]
-        if not all(name in written for name in names):  # a template without tools passes over them in silence
+        # A template without tools passes over them in silence.
+        if not all(name in addition for name in names):
             raise Unrenderable("the chat template does not write tool calls")
-        return self._ids(written)
+        return self._ids(addition)
 
     def _text(
         self,
@@ -187,16 +188,16 @@ class Renderer:
             raise Unrenderable("the chat template refuses this conversation", str(error)) from error
         return text
 
-    def _park(self, value: Any) -> Any:
+    def _park(self, content: Any) -> Any:
         """Replace written special tokens in all strings by a mark that ``_ids`` turns into plain text."""
-        if isinstance(value, str):
-            clean = value.replace(_OPEN, "").replace(_CLOSE, "")
+        if isinstance(content, str):
+            clean = content.replace(_OPEN, "").replace(_CLOSE, "")
             return self._written_special.sub(lambda m: f"{_OPEN}{self._special.index(m[0])}{_CLOSE}", clean)
-        if isinstance(value, Mapping):
-            return {key: self._park(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._park(item) for item in value]
-        return value
+        if isinstance(content, Mapping):
+            return {key: self._park(part) for key, part in content.items()}
+        if isinstance(content, list | tuple):
+            return [self._park(part) for part in content]
+        return content
 
     def _ids(self, text: str) -> list[int]:
         """Tokenise a rendered template; parts at odd places of the split are indices of parked tokens."""

@@ -26,7 +26,7 @@ from burnish.training.policy_gradient import told_apart
 
 
 @dataclass(frozen=True, slots=True)
-class Rewarding:
+class RewardSource:
     """Where the rewards of a run come from."""
 
     model: RewardModel | None
@@ -35,40 +35,40 @@ class Rewarding:
     """What it is, for the run's record."""
 
 
-def rewarding(samples: Sequence[Sample], wanted: Rewards) -> Rewarding:
+def rewarding(samples: Sequence[Sample], rewards: Rewards) -> RewardSource:
     """Learn a reward model if it is wanted and can be believed. Raises NotTrainable when it is demanded and can't."""
-    if wanted == "ratings":
-        return Rewarding(None, "ratings")
-    rated = [
+    if rewards == "ratings":
+        return RewardSource(None, "ratings")
+    replies = [
         RatedReply(
-            each.conversation_id,
-            last_question(each.messages),
-            text_of(each.reply.get("content")),
-            each.finished,
-            each.reward,
-            each.weight,
+            sample.conversation_id,
+            last_question(sample.messages),
+            text_of(sample.reply.get("content")),
+            sample.finished,
+            sample.reward,
+            sample.weight,
         )
-        for each in told_apart(samples)
-        if not each.reply.get("tool_calls")
+        for sample in told_apart(samples)
+        if not sample.reply.get("tool_calls")
     ]
-    model = fit_preference_model(rated)
+    model = fit_preference_model(replies)
     if model and model.order.believed:
         order = model.order
         words = (
-            f"a reward model of {model.view}, learnt from {len(rated)} answers: it orders {order.share:.0%} of unseen "
-            f"pairs right (95 % sure: at least {order.lower:.0%})"
+            f"a reward model of {model.view}, learnt from {len(replies)} answers: it orders {order.share:.0%} of "
+            f"unseen pairs right (95 % sure: at least {order.lower:.0%})"
         )
         # The policy looks for replies whose score is too high by accident; the ensemble doubts those.
-        return Rewarding(ridges(model), words)
-    if wanted == "auto":
-        return Rewarding(
+        return RewardSource(ridges(model), words)
+    if rewards == "auto":
+        return RewardSource(
             None, "ratings, because no reward model could be learnt that orders unseen ones right"
         )
     if model is None:
-        good = sum(each.reward > 0 for each in rated)
+        good = sum(reply.reward > 0 for reply in replies)
         raise NotTrainable(
             f"a reward model needs {MIN_RATED} rated answers to train on, at least {MIN_OF_A_CLASS} of them good and "
-            f"{MIN_OF_A_CLASS} bad; there are {good} good and {len(rated) - good} bad: rate more, or set "
+            f"{MIN_OF_A_CLASS} bad; there are {good} good and {len(replies) - good} bad: rate more, or set "
             'train.advanced.rewards = "ratings"'
         )
     raise NotTrainable(

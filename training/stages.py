@@ -18,7 +18,7 @@ from burnish.training.errors import NotTrainable
 from burnish.training.job import Episode, JobDirectory, JobSpec, Sample
 from burnish.training.lessons import check_teachable, imitation, lessons, logged_answers
 from burnish.training.policy_gradient import lessons_from, sampled
-from burnish.training.reward import Rewarding, rewarding
+from burnish.training.reward import RewardSource, rewarding
 
 # A warm start may use up half of the distance that a run may go: the rest is the objective's.
 WARM_SHARE = 0.5
@@ -70,9 +70,9 @@ def course(task: Task) -> Course:
     if task.episodes:
         return Course(tuple(_of_episodes(task)), FROM_AGENT)
     config, imitated = spec.hyperparameters, set[str]()
-    if config.warm_start and (shown := demonstrations(samples)):
-        imitated |= {each.completion_id for each in shown}
-        learn = partial(imitation, spec, shown)
+    if config.warm_start and (answers := demonstrations(samples)):
+        imitated |= {sample.completion_id for sample in answers}
+        learn = partial(imitation, spec, answers)
         stages.append(Stage(IMITATION_EPOCHS, WARM_SHARE * config.kl_stop, learn, ends_run=False))
     rewards = None
     if spec.objective in POLICY_GRADIENT:
@@ -82,8 +82,8 @@ def course(task: Task) -> Course:
         check_teachable(spec.objective, samples, config)
         learn = partial(_objective, task, frozenset(imitated))
         stages.append(Stage(config.epochs, config.kl_stop, learn))
-    if config.successes and (good := [each for each in samples if each.reward > 0]):
-        imitated |= {each.completion_id for each in good}
+    if config.successes and (good := [sample for sample in samples if sample.reward > 0]):
+        imitated |= {sample.completion_id for sample in good}
         stages.append(Stage(IMITATION_EPOCHS, config.kl_stop, partial(imitation, spec, good)))
     return Course(tuple(stages), rewards.words if rewards else None, frozenset(imitated))
 
@@ -109,16 +109,16 @@ def demonstrations(samples: Sequence[Sample]) -> list[Sample]:
 
     If there are none, the answers rated good stand in for them.
     """
-    found = list(_shown(samples))
-    return found or [each for each in samples if each.reward > 0]
+    answers = list(_shown(samples))
+    return answers or [sample for sample in samples if sample.reward > 0]
 
 
 def _shown(samples: Sequence[Sample]) -> Iterator[Sample]:
     for sample in samples:
         if sample.correction:
-            wanted = {"role": "assistant", "content": sample.correction}
-            other = {"reply": wanted, "finished": True, "behaviour_version": None}
-            yield sample.model_copy(update=other)
+            reply = {"role": "assistant", "content": sample.correction}
+            changes = {"reply": reply, "finished": True, "behaviour_version": None}
+            yield sample.model_copy(update=changes)
         elif sample.worse or (sample.reward > 0 and sample.behaviour_version is None):
             yield sample
 
@@ -129,7 +129,7 @@ def _objective(
     return lessons(task.job, task.spec, task.samples, backend, left_out, taught=imitated)
 
 
-def _rounds(task: Task, rewards: Rewarding) -> Iterator[Stage]:
+def _rounds(task: Task, rewards: RewardSource) -> Iterator[Stage]:
     config = task.spec.hyperparameters
     if rewards.model is None:
         check_teachable(task.spec.objective, task.samples, config)

@@ -59,7 +59,7 @@ def trust(cosines: Floats, good: Sequence[bool], expected: float) -> list[float]
     believed = np.maximum(0.0, 2 * right - 1)
     if np.mean(believed <= DISBELIEVED) > expected:
         return [1.0] * len(good)
-    return [float(each) for each in believed]
+    return [float(belief) for belief in believed]
 
 
 def _centred(cosines: Floats) -> Floats:
@@ -145,18 +145,18 @@ def above_average(rewards: Sequence[float]) -> list[float]:
     ``A_i = r_i − b_i`` with ``b_i`` a moving average of the earlier rewards: whether a reply was better than the user
     had come to expect. The average starts at 0 and is not bias-corrected.
     """
-    found, average = [], 0.0
+    advantages, average = [], 0.0
     for reward in rewards:
-        found.append(reward - average)
+        advantages.append(reward - average)
         average = EMA_DECAY * average + (1 - EMA_DECAY) * reward
-    return found
+    return advantages
 
 
 def balanced(good: Sequence[bool], weights: Sequence[float]) -> list[float]:
     """Return weights in the same sum, (N,), half of it for each class; one class alone keeps its own."""
     heavy = sum(w for w, is_good in zip(weights, good, strict=True) if is_good)
-    rest = sum(weights) - heavy
-    if not heavy or not rest:
+    light = sum(weights) - heavy
+    if not heavy or not light:
         return list(weights)
-    half = (heavy + rest) / 2
-    return [w * half / (heavy if is_good else rest) for w, is_good in zip(weights, good, strict=True)]
+    half = (heavy + light) / 2
+    return [w * half / (heavy if is_good else light) for w, is_good in zip(weights, good, strict=True)]

@@ -39,16 +39,16 @@ def prepared_weights(base_weights: Path, digest: str, cache: Path) -> Path:
     """
     if base_weights.is_dir():
         return _checked_directory(base_weights)
-    named = DIGEST.fullmatch(digest)
-    if named is None:
+    match = DIGEST.fullmatch(digest)
+    if match is None:
         raise JobError(f"base_digest is {digest!r}, expected sha256: and 64 hexadecimal digits")
-    target = cache / named[1]
+    target = cache / match[1]
     if _is_current(target):
         return _checked_directory(target)
     _check_gguf(base_weights)
     with _locked(cache):
         if not _is_current(target):
-            _check_digest(base_weights, named[1])
+            _check_digest(base_weights, match[1])
             if not target.is_dir():
                 _fill(base_weights, target)
             elif _is_still_right(base_weights, target):
@@ -100,9 +100,9 @@ def _locked(cache: Path) -> Iterator[None]:
 
 def _check_digest(gguf: Path, digest: str) -> None:
     with gguf.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != digest:
-        raise JobError(f"{gguf} has changed: its sha256 is {found}, the job was made for {digest}")
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    if checksum != digest:
+        raise JobError(f"{gguf} has changed: its sha256 is {checksum}, the job was made for {digest}")
 
 
 def _is_still_right(gguf: Path, target: Path) -> bool:
@@ -114,9 +114,9 @@ def _is_still_right(gguf: Path, target: Path) -> bool:
             config = AutoConfig.from_pretrained(target, local_files_only=True)
         except (OSError, ValueError):  # none, or a damaged one
             return False
-        before = config.to_dict()
+        original = config.to_dict()
         complete(config, read_gguf(gguf))
-    return bool(config.to_dict() == before)
+    return bool(config.to_dict() == original)
 
 
 def _fill(gguf: Path, target: Path) -> None:

@@ -24,10 +24,10 @@ import numpy as np
 from bench.rewards import pool
 from bench.rewards.pool import Reply
 from bench.rewards.wishes import WISHES, Rule
-from burnish.gate import Limits
+from burnish.gate import GateLimits
 from burnish.gate.intervals import uncertain_gain
 from burnish.gate.preference import MIN_OF_A_CLASS, PreferenceModel, RatedReply, fit_preference_model, order
-from burnish.gate.preference.views import VIEWS, Seen
+from burnish.gate.preference.views import VIEWS, PlainReply
 
 THUMBS = (32, 48, 64, 128)
 NOISES = (0.0, 0.1, 0.2)
@@ -198,7 +198,7 @@ def _proved(
         name = _better(better_by) if helps and kind not in BY_CHANCE else kind
         for pairs in PAIRS:
             sides = ([_seen(each) for each in islice(side, pairs)] for side in (new, old))
-            gain = uncertain_gain(*model.gains(*sides), Limits())
+            gain = uncertain_gain(*model.gains(*sides), GateLimits())
             believed = model.order.believed
             result = ["believed"] * believed + ["proved"] * (believed and gain.sign is True)
             found.append((name, pairs, result))
@@ -214,8 +214,8 @@ def _pleased(replies: Sequence[Reply], rule: Rule) -> float:
     return fmean(rule(each.text, each.finished) for each in replies)
 
 
-def _seen(reply: Reply) -> Seen:
-    return Seen(reply.question, reply.text, reply.finished)
+def _seen(reply: Reply) -> PlainReply:
+    return PlainReply(reply.question, reply.text, reply.finished)
 
 
 # In words.

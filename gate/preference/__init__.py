@@ -3,7 +3,7 @@
 from burnish.gate.preference.base import (
     MIN_OF_A_CLASS,
     MIN_RATED,
-    Candidate,
+    CandidateReply,
     Message,
     Order,
     RewardModel,
@@ -25,7 +25,7 @@ __all__ = [
     "MIN_OF_A_CLASS",
     "MIN_RATED",
     "MOST_RATED",
-    "Candidate",
+    "CandidateReply",
     "Ensemble",
     "Message",
     "Order",

@@ -27,7 +27,7 @@ BELIEVED_ABOVE = 0.65
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateReply:
     text: str
     finished: bool = True
     """False when a token limit cut it."""
@@ -36,7 +36,7 @@ class Candidate:
 class RewardModel(Protocol):
     """Orders replies to a prompt as the raters would."""
 
-    def score(self, prompt: Sequence[Message], replies: Sequence[Candidate]) -> list[float]:
+    def score(self, prompt: Sequence[Message], replies: Sequence[CandidateReply]) -> list[float]:
         """Return one score for each reply; a higher one is better. Scores of one prompt can be compared."""
         ...
 
@@ -80,5 +80,5 @@ def text_of(content: Any) -> str:
 
 def last_question(messages: Sequence[Message]) -> str:
     return text_of(
-        next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), "")
+        next((message.get("content") for message in reversed(messages) if message.get("role") == "user"), "")
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from burnish.gate.preference.base import Vector
-from burnish.gate.preference.views import Seen
+from burnish.gate.preference.views import PlainReply
 
 LONGEST_PIECE = 16
 """Characters. Longer ones are rare, and are cut."""
@@ -37,12 +37,12 @@ class Embedding:
     def width(self) -> int:
         return int(self.table.shape[1])
 
-    def features(self, replies: Sequence[Seen]) -> Vector:
+    def features(self, replies: Sequence[PlainReply]) -> Vector:
         """Return mean question ⊕ mean reply, (N, 2 D)."""
-        found = np.zeros((len(replies), 2 * self.width))
-        for row, each in zip(found, replies, strict=True):
-            row[: self.width], row[self.width :] = self._mean(each.question), self._mean(each.text)
-        return found
+        table = np.zeros((len(replies), 2 * self.width))
+        for row, reply in zip(table, replies, strict=True):
+            row[: self.width], row[self.width :] = self._mean(reply.question), self._mean(reply.text)
+        return table
 
     def _mean(self, text: str) -> Vector:
         places = list(self._cut(text[:MOST_CHARACTERS]))
@@ -50,10 +50,10 @@ class Embedding:
 
     def _cut(self, text: str) -> Iterator[int]:
         """Yield the places of a text's pieces; characters that no piece has are passed over."""
-        at, known = 0, self._places
+        at, places = 0, self._places
         while at < len(text):
             for size in range(min(LONGEST_PIECE, len(text) - at), 0, -1):
-                if (place := known.get(text[at : at + size])) is not None:
+                if (place := places.get(text[at : at + size])) is not None:
                     yield place
                     at += size
                     break
@@ -79,7 +79,7 @@ class Perceptrons:
     out_bias: Vector
     """(M,)."""
 
-    def logits(self, replies: Sequence[Seen]) -> Vector:
+    def logits(self, replies: Sequence[PlainReply]) -> Vector:
         features = (self.embedding.features(replies) - self.mean) / self.scale
         layer = np.tanh(np.einsum("nf,mfh->mnh", features, self.hidden) + self.hidden_bias[:, None])
         return np.asarray(np.einsum("mnh,mh->mn", layer, self.out) + self.out_bias[:, None])

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from burnish.gate.preference.base import Candidate, Message, Vector, last_question
+from burnish.gate.preference.base import CandidateReply, Message, Vector, last_question
 from burnish.gate.preference.preference_model import PreferenceModel
-from burnish.gate.preference.views import Form, Seen, Words
+from burnish.gate.preference.views import Form, PlainReply, Words
 
 CAUTION = 1.0
 """Standard deviations of the members that a score is lower than their mean."""
@@ -26,7 +26,7 @@ LOGIT = 2.0
 class Members(Protocol):
     """The members of an ensemble, together."""
 
-    def logits(self, replies: Sequence[Seen]) -> Vector:
+    def logits(self, replies: Sequence[PlainReply]) -> Vector:
         """Return (M, N): what each of M members says of N replies; above 0 it is rather good."""
         ...
 
@@ -35,14 +35,14 @@ class Members(Protocol):
 class Ridges:
     """Ridge regressions on a reply's form or words."""
 
-    seen: Form | Words
+    features: Form | Words
     coefficients: Vector
     """(M, F)."""
     constants: Vector
     """(M,)."""
 
-    def logits(self, replies: Sequence[Seen]) -> Vector:
-        return LOGIT * (self.coefficients @ self.seen.table(replies).T + self.constants[:, None])
+    def logits(self, replies: Sequence[PlainReply]) -> Vector:
+        return LOGIT * (self.coefficients @ self.features.table(replies).T + self.constants[:, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,14 @@ class Ensemble:
 
     members: Members
 
-    def score(self, prompt: Sequence[Message], replies: Sequence[Candidate]) -> list[float]:
+    def score(self, prompt: Sequence[Message], replies: Sequence[CandidateReply]) -> list[float]:
         question = last_question(prompt)
-        return [float(s) for s in self.scores([Seen(question, each.text, each.finished) for each in replies])]
+        return [
+            float(s)
+            for s in self.scores([PlainReply(question, reply.text, reply.finished) for reply in replies])
+        ]
 
-    def scores(self, replies: Sequence[Seen]) -> Vector:
+    def scores(self, replies: Sequence[PlainReply]) -> Vector:
         """Return (N,)."""
         if not replies:
             return np.empty(0)
@@ -70,5 +73,7 @@ def cautious(logits: Vector) -> Vector:
 
 def ridges(model: PreferenceModel) -> Ensemble:
     """Return the fits of a preference model to resampled ratings, as an ensemble."""
-    coefficients = np.stack([each.coefficients for each in model.again])
-    return Ensemble(Ridges(model.seen, coefficients, np.array([each.constant for each in model.again])))
+    coefficients = np.stack([regression.coefficients for regression in model.again])
+    return Ensemble(
+        Ridges(model.features, coefficients, np.array([regression.constant for regression in model.again]))
+    )

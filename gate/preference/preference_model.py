@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from burnish.gate.preference.base import (
     MIN_OF_A_CLASS,
     MIN_RATED,
-    Candidate,
+    CandidateReply,
     Message,
     Order,
     Vector,
     last_question,
 )
 from burnish.gate.preference.ridge import Fitted, best_penalty, fit, redrawn
-from burnish.gate.preference.views import VIEWS, Form, Seen, View, Words, learnt
+from burnish.gate.preference.views import VIEWS, Form, PlainReply, View, Words, learnt
 
 MOST_RATED = 256
 """The latest ratings that are learnt from: solving costs the cube of their number. 256 take half a second."""
@@ -44,8 +44,8 @@ class RatedReply:
     weight: float
 
     @property
-    def seen(self) -> Seen:
-        return Seen(self.prompt, self.text, self.finished)
+    def reply(self) -> PlainReply:
+        return PlainReply(self.prompt, self.text, self.finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,70 +55,73 @@ class PreferenceModel:
     view: View
     order: Order
     """On ratings that it didn't see."""
-    seen: Form | Words
+    features: Form | Words
     fitted: Fitted
     again: tuple[Fitted, ...]
     """Fits to resampled ratings."""
 
-    def score(self, prompt: Sequence[Message], replies: Sequence[Candidate]) -> list[float]:
+    def score(self, prompt: Sequence[Message], replies: Sequence[CandidateReply]) -> list[float]:
         question = last_question(prompt)
-        return [float(s) for s in self.scores([Seen(question, each.text, each.finished) for each in replies])]
+        return [
+            float(s)
+            for s in self.scores([PlainReply(question, reply.text, reply.finished) for reply in replies])
+        ]
 
-    def scores(self, replies: Sequence[Seen]) -> Vector:
+    def scores(self, replies: Sequence[PlainReply]) -> Vector:
         """Return (N,)."""
-        return self.fitted.scores(self.seen.table(replies))
+        return self.fitted.scores(self.features.table(replies))
 
-    def gains(self, new: Sequence[Seen], old: Sequence[Seen]) -> tuple[Vector, Vector]:
+    def gains(self, new: Sequence[PlainReply], old: Sequence[PlainReply]) -> tuple[Vector, Vector]:
         """Compare replies to the same prompts.
 
         Returns the differences of the scores, (n,), and their mean by each fit to resampled ratings, (R,).
         """
-        difference = self.seen.table(new) - self.seen.table(old)
+        difference = self.features.table(new) - self.features.table(old)
         mean: NDArray[np.float64] = difference.mean(axis=0)
         return difference @ self.fitted.coefficients, np.array(
-            [mean @ each.coefficients for each in self.again]
+            [mean @ regression.coefficients for regression in self.again]
         )
 
 
-def believed_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | None:
+def believed_preference_model(ratings: Sequence[RatedReply]) -> PreferenceModel | None:
     """Fit the preference model; None if it doesn't order unseen ratings well enough to judge by."""
-    found = fit_preference_model(rated)
-    return found if found and found.order.believed else None
+    model = fit_preference_model(ratings)
+    return model if model and model.order.believed else None
 
 
 def fit_preference_model(
-    rated: Sequence[RatedReply], views: Sequence[View] = VIEWS
+    ratings: Sequence[RatedReply], views: Sequence[View] = VIEWS
 ) -> PreferenceModel | None:
     """Fit the view that orders unseen ratings best; None if there are too few ratings, or too few of a class."""
-    counted = counting(rated)
-    good = sum(each.reward > 0 for each in counted)
+    counted = counting(ratings)
+    good = sum(reply.reward > 0 for reply in counted)
     if len(counted) < MIN_RATED or min(good, len(counted) - good) < MIN_OF_A_CLASS:
         return None
     return fit_views(counted, views)
 
 
-def counting(rated: Sequence[RatedReply]) -> list[RatedReply]:
+def counting(ratings: Sequence[RatedReply]) -> list[RatedReply]:
     """Return the latest ratings that say good or bad."""
-    return [each for each in rated if each.reward * each.weight != 0][-MOST_RATED:]
+    return [reply for reply in ratings if reply.reward * reply.weight != 0][-MOST_RATED:]
 
 
 def fit_views(counted: Sequence[RatedReply], views: Sequence[View] = VIEWS) -> PreferenceModel | None:
     """Fit as ``fit_preference_model``, however few there are; None if a part of them has a single class."""
-    labels = np.array([1.0 if each.reward > 0 else -1.0 for each in counted])
-    weights = np.array([each.weight * abs(each.reward) for each in counted])
-    groups = [each.conversation_id for each in counted]
-    replies = [each.seen for each in counted]
-    chosen = None
+    labels = np.array([1.0 if reply.reward > 0 else -1.0 for reply in counted])
+    weights = np.array([reply.weight * abs(reply.reward) for reply in counted])
+    groups = [reply.conversation_id for reply in counted]
+    replies = [rating.reply for rating in counted]
+    choice = None
     for view in views:
-        seen = learnt(view, replies)
-        table = seen.table(replies)
+        features = learnt(view, replies)
+        table = features.table(replies)
         best = best_penalty(table, labels, weights, groups)
-        if best and (chosen is None or best[1].share > chosen[1].share):
-            chosen = view, best[1], seen, table, best[0]
-    if chosen is None:
+        if best and (choice is None or best[1].share > choice[1].share):
+            choice = view, best[1], features, table, best[0]
+    if choice is None:
         return None
-    view, ordered, seen, table, penalty = chosen
+    view, ordered, features, table, penalty = choice
     generator = np.random.default_rng(SEED)
     draws = [redrawn(labels, generator) for _ in range(RESAMPLES)]
     again = tuple(fit(table[rows], labels[rows], weights[rows], penalty) for rows in draws)
-    return PreferenceModel(view, ordered, seen, fit(table, labels, weights, penalty), again)
+    return PreferenceModel(view, ordered, features, fit(table, labels, weights, penalty), again)

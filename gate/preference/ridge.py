@@ -60,16 +60,17 @@ def unseen_order(
     table: Vector, labels: Labels, weights: Vector, groups: Sequence[str], penalty: float
 ) -> Order | None:
     """Order each reply by a fit that saw no reply of its group; None if a part of the data has a single class."""
-    found = []
+    orders = []
     for seed in range(REPEATS):
         scores = np.empty(len(labels))
-        for seen in splits(labels, groups, seed):
-            if not (labels[seen] > 0).any() or not (labels[seen] < 0).any():
+        for mask in splits(labels, groups, seed):
+            if not (labels[mask] > 0).any() or not (labels[mask] < 0).any():
                 return None
-            scores[~seen] = fit(table[seen], labels[seen], weights[seen], penalty).scores(table[~seen])
-        found.append(order(scores[labels > 0], scores[labels < 0]))
+            scores[~mask] = fit(table[mask], labels[mask], weights[mask], penalty).scores(table[~mask])
+        orders.append(order(scores[labels > 0], scores[labels < 0]))
     return Order(
-        float(np.mean([each.share for each in found])), float(np.mean([each.error for each in found]))
+        float(np.mean([repeat.share for repeat in orders])),
+        float(np.mean([repeat.error for repeat in orders])),
     )
 
 
@@ -77,12 +78,12 @@ def best_penalty(
     table: Vector, labels: Labels, weights: Vector, groups: Sequence[str]
 ) -> tuple[float, Order] | None:
     """Return the penalty whose fits order unseen replies best, and how well."""
-    found = [
+    orders = [
         (penalty, ordered)
         for penalty in PENALTIES
         if (ordered := unseen_order(table, labels, weights, groups, penalty))
     ]
-    return max(found, key=lambda each: (each[1].share, each[0])) if found else None
+    return max(orders, key=lambda pair: (pair[1].share, pair[0])) if orders else None
 
 
 def redrawn(labels: Labels, generator: np.random.Generator) -> NDArray[np.intp]:

@@ -38,7 +38,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Tried(_Record):
+class Trial(_Record):
     """One form of reward model, and how it ordered ratings that it hadn't seen."""
 
     model_config = ConfigDict(extra="ignore")  # models saved earlier have `serves`
@@ -83,7 +83,7 @@ class RewardManifest(_Record):
     objective: str
     """What the weights minimise, in words."""
     learnt_from: LearntFrom
-    tried: tuple[Tried, ...]
+    tried: tuple[Trial, ...]
     """All forms, the chosen one included."""
     weights_sha256: str
     weights_bytes: int
@@ -91,8 +91,8 @@ class RewardManifest(_Record):
     @property
     def order(self) -> Order:
         """Of the form that scores."""
-        found = next((each.order for each in self.tried if each.name == self.chosen), None)
-        return found or Order(0.5, 0.5)
+        order = next((trial.order for trial in self.tried if trial.name == self.chosen), None)
+        return order or Order(0.5, 0.5)
 
 
 def write_reward_model(path: Path, model: Ensemble, **of_manifest: Any) -> RewardManifest:
@@ -168,24 +168,24 @@ def _arrays(model: Ensemble) -> tuple[Kind, dict[str, np.ndarray[Any, Any]]]:
         return "embeddings", {**weights, "vocabulary": _packed(embedding.vocabulary), "table": table}
     assert isinstance(members, Ridges)
     common = {"coefficients": members.coefficients, "constants": members.constants}
-    if isinstance(members.seen, Form):
-        return "form", {**common, "mean": members.seen.mean, "scale": members.seen.scale}
-    return "words", {**common, "vocabulary": _packed(members.seen.vocabulary)}
+    if isinstance(members.features, Form):
+        return "form", {**common, "mean": members.features.mean, "scale": members.features.scale}
+    return "words", {**common, "vocabulary": _packed(members.features.vocabulary)}
 
 
 def _model(kind: Kind, arrays: Arrays) -> Ensemble:
     """Raises ValueError, KeyError."""
     if kind == "embeddings":
         return Ensemble(_perceptrons(arrays))
-    seen: Form | Words
+    features: Form | Words
     if kind == "form":
         mean = _vector(arrays, "mean", None)
-        seen, width = Form(mean, _vector(arrays, "scale", len(mean))), len(mean)
+        features, width = Form(mean, _vector(arrays, "scale", len(mean))), len(mean)
     else:
-        seen = Words(_unpacked(arrays["vocabulary"]))
-        width = len(seen.vocabulary)
+        features = Words(_unpacked(arrays["vocabulary"]))
+        width = len(features.vocabulary)
     constants = _vector(arrays, "constants", None)
-    return Ensemble(Ridges(seen, _finite(arrays, "coefficients", (len(constants), width)), constants))
+    return Ensemble(Ridges(features, _finite(arrays, "coefficients", (len(constants), width)), constants))
 
 
 def _perceptrons(arrays: Arrays) -> Perceptrons:
@@ -210,22 +210,22 @@ def _packed(words: tuple[str, ...]) -> np.ndarray[Any, Any]:
 
 
 def _unpacked(words: np.ndarray[Any, Any]) -> tuple[str, ...]:
-    found = json.loads(words.tobytes())
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    vocabulary = json.loads(words.tobytes())
+    if not isinstance(vocabulary, list) or not all(isinstance(word, str) for word in vocabulary):
         raise ValueError("the vocabulary isn't a list of words")
-    return tuple(found)
+    return tuple(vocabulary)
 
 
 def _vector(arrays: Arrays, name: str, size: int | None) -> Vector:
-    found = arrays[name]
-    return _finite(arrays, name, (len(found) if size is None and found.ndim else size or 0,))
+    array = arrays[name]
+    return _finite(arrays, name, (len(array) if size is None and array.ndim else size or 0,))
 
 
 def _finite(arrays: Arrays, name: str, shape: tuple[int, ...]) -> Vector:
     """Return an array as float64. Raises ValueError if it has another shape, or holds what isn't a number."""
-    found = np.asarray(arrays[name], dtype=np.float64)
-    if found.shape != shape:
-        raise ValueError(f"{name} has the shape {found.shape}, not {shape}")
-    if not np.isfinite(found).all():
+    array = np.asarray(arrays[name], dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"{name} has the shape {array.shape}, not {shape}")
+    if not np.isfinite(array).all():
         raise ValueError(f"{name} holds values that are no numbers")
-    return found
+    return array

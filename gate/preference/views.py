@@ -23,7 +23,7 @@ SAME = 1e-9
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _SENTENCE = re.compile(r"[.!?…。！？]+(?:\s|$)")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
+_LIST_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s", re.MULTILINE)
 _MARK = re.compile(r"[,;:?!、，；：？！]")
 # These scripts put no spaces between words, so each pair of characters stands for a word.
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f]{2,}")
@@ -31,8 +31,8 @@ _YOU = frozenset({"you", "your", "yours", "yourself", "you're", "you'll", "you'v
 _I = frozenset({"i", "i'm", "i'd", "i'll", "i've", "me", "my", "we", "us", "our"})
 
 
-class Seen(NamedTuple):
-    """A reply as the views see it."""
+class PlainReply(NamedTuple):
+    """A reply as the views see it: its text and its question."""
 
     question: str
     """Text of the last user message."""
@@ -48,15 +48,15 @@ class Form:
     scale: Vector
 
     @classmethod
-    def of(cls, replies: Sequence[Seen]) -> Form:
-        table = np.stack([form(each) for each in replies])
+    def of(cls, replies: Sequence[PlainReply]) -> Form:
+        table = np.stack([form(reply) for reply in replies])
         spread = table.std(axis=0)
         # A constant feature may have a spread by rounding, which would blow it up.
         return cls(table.mean(axis=0), np.where(spread > SAME, spread, 1.0))
 
-    def table(self, replies: Sequence[Seen]) -> Vector:
+    def table(self, replies: Sequence[PlainReply]) -> Vector:
         """Return (N, F)."""
-        return (np.stack([form(each) for each in replies]) - self.mean) / self.scale
+        return (np.stack([form(reply) for reply in replies]) - self.mean) / self.scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +66,42 @@ class Words:
     vocabulary: tuple[str, ...]
 
     @classmethod
-    def of(cls, replies: Sequence[Seen]) -> Words:
+    def of(cls, replies: Sequence[PlainReply]) -> Words:
         """Take the words that occur in at least ``MIN_REPLIES`` replies."""
         counts: dict[str, int] = {}
-        for each in replies:
-            for word in words(each.text):
+        for reply in replies:
+            for word in words(reply.text):
                 counts[word] = counts.get(word, 0) + 1
         return cls(tuple(sorted(word for word, count in counts.items() if count >= MIN_REPLIES)))
 
-    def table(self, replies: Sequence[Seen]) -> Vector:
+    def table(self, replies: Sequence[PlainReply]) -> Vector:
         """Return (N, V)."""
         places = {word: place for place, word in enumerate(self.vocabulary)}
-        found = np.zeros((len(replies), len(places)))
-        for row, each in zip(found, replies, strict=True):
-            row[[places[word] for word in words(each.text) if word in places]] = 1.0
-        return found
+        table = np.zeros((len(replies), len(places)))
+        for row, reply in zip(table, replies, strict=True):
+            row[[places[word] for word in words(reply.text) if word in places]] = 1.0
+        return table
 
 
-def form(reply: Seen) -> Vector:
+def form(reply: PlainReply) -> Vector:
     """Return the features of a reply's form, (F,)."""
     text = reply.text
-    found = [word.lower() for word in _WORD.findall(text)]
+    tokens = [word.lower() for word in _WORD.findall(text)]
     sentences = max(1, len(_SENTENCE.findall(text)))
-    count = max(1, len(found))
+    count = max(1, len(tokens))
     return np.array(
         [
             log1p(len(text)),
             log1p(sentences),
-            log1p(len(found) / sentences),
-            sum(map(len, found)) / count,
-            len(_ITEM.findall(text)) > 0,
+            log1p(len(tokens) / sentences),
+            sum(map(len, tokens)) / count,
+            len(_LIST_ITEM.findall(text)) > 0,
             log1p(text.strip().count("\n")),
             "?" in text,
             "!" in text,
             any(character.isdigit() for character in text),
-            sum(word in _YOU for word in found) / count,
-            sum(word in _I for word in found) / count,
+            sum(word in _YOU for word in tokens) / count,
+            sum(word in _I for word in tokens) / count,
             on_topic(text, topics(reply.question)),
             reply.finished,
         ],
@@ -112,15 +112,15 @@ def form(reply: Seen) -> Vector:
 def words(text: str) -> set[str]:
     """Return the words and marks of a text, and how it opens: its first word and its first two."""
     lowered = text.lower()
-    found = _WORD.findall(lowered)
+    tokens = _WORD.findall(lowered)
     pairs = (run[place : place + 2] for run in _UNSPACED.findall(lowered) for place in range(len(run) - 1))
-    return {*found, *pairs, *_MARK.findall(lowered), *_openings(found)}
+    return {*tokens, *pairs, *_MARK.findall(lowered), *_openings(tokens)}
 
 
-def _openings(found: Sequence[str]) -> Iterable[str]:
-    return (" ".join(("^", *found[:count])) for count in (1, 2) if len(found) >= count)
+def _openings(tokens: Sequence[str]) -> Iterable[str]:
+    return (" ".join(("^", *tokens[:count])) for count in (1, 2) if len(tokens) >= count)
 
 
-def learnt(view: View, replies: Sequence[Seen]) -> Form | Words:
+def learnt(view: View, replies: Sequence[PlainReply]) -> Form | Words:
     """Fit a view to the replies at hand; no label is needed."""
     return (Form if view == "form" else Words).of(replies)

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from burnish.adapters.convert.peft import read_peft
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.weights_file import check_adapter
-from burnish.training.backends.base import Distribution, Lesson, Reply
+from burnish.training.backends.base import Distribution, Lesson, LessonReply
 from burnish.training.backends.torch_peft import TorchFunctions, TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.objectives import LOSSES
@@ -71,7 +71,7 @@ np.savez(f"{sys.argv[2]}/sums.npz", **{name: np.array(each) for name, each in su
 SCORES = """
 import json, sys
 from pathlib import Path
-from burnish.training.backends.base import Lesson, Reply
+from burnish.training.backends.base import Lesson, LessonReply
 from burnish.training.backends.mlx_lora import MlxLoraBackend
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters
@@ -102,7 +102,7 @@ both = [reply, others[1]]
 teachers = backend.distributions(both, "bare")
 scores["goes_on"] = [[each.ids, each.probabilities] for each in teachers]
 rows = backend.logps(both, "bare")
-taught = [Lesson("distil", (Reply(each, row, True, 1.0, row, row, teacher),))
+taught = [Lesson("distil", (LessonReply(each, row, True, 1.0, row, row, teacher),))
           for each, row, teacher in zip(both, rows, teachers)]
 scores["taught"] = backend.step(taught, Hyperparameters(), 0.0)
 print(json.dumps(scores))
@@ -113,7 +113,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from burnish.adapters.convert.peft import read_peft
-from burnish.training.backends.base import Lesson, Reply
+from burnish.training.backends.base import Lesson, LessonReply
 from burnish.training.backends.mlx_lora import MlxLoraBackend
 from burnish.training.job import Hyperparameters
 weights, out, text = sys.argv[1:]
@@ -124,7 +124,7 @@ for ratio in (1.0, 4.0):
     reply = backend.renderer.conversation(
         json.loads(text), (), {"role": "assistant", "content": "It is water."}, finished=True, max_tokens=99)
     (row,) = backend.logps([reply], "bare")
-    backend.step([Lesson("sft", (Reply(reply, (1.0,) * len(row), True, 1.0, row, row),))], config, 0.0)
+    backend.step([Lesson("sft", (LessonReply(reply, (1.0,) * len(row), True, 1.0, row, row),))], config, 0.0)
     directory = Path(out) / str(ratio)
     directory.mkdir()
     backend.save(directory, "small")
@@ -266,7 +266,7 @@ def test_replies_score_as_in_peft_under_every_policy(
             assert likely.get(row[0]) == pytest.approx(others[0], abs=BF16)
     rows = theirs.logps(both, "bare")
     lessons = [
-        Lesson("distil", (Reply(each, row, True, 1.0, row, row, teacher),))
+        Lesson("distil", (LessonReply(each, row, True, 1.0, row, row, teacher),))
         for each, row, teacher in zip(both, rows, teachers, strict=True)
     ]
     taught = theirs.step(lessons, Hyperparameters(), 0.0)

@@ -15,9 +15,9 @@ from burnish.gate import (
     Check,
     CommentFit,
     Evidence,
+    FactCheck,
+    GateLimits,
     HeldOutReply,
-    Known,
-    Limits,
     SampledReply,
     Verdict,
     allowance,
@@ -36,7 +36,7 @@ QUESTIONS = [f"What is the capital of {land}?" for land in LANDS] + [
     "When was the telephone invented?",
 ]
 LONG = " There is much more to be said of it, and of many other things, at great length and in detail." * 2
-COMPARED = Limits().min_compared
+COMPARED = GateLimits().min_compared
 CHECKS = {
     "better": ["ratings", "preference_model", "words"],
     "sound": ["kl", "weights", "near_empty", "repetitive", "cut", "off_topic", "general_text", "facts"],
@@ -70,11 +70,11 @@ def likes(short: bool, count: int = 40) -> tuple[RatedReply, ...]:
     return tuple(rated)
 
 
-def facts(both: int = 0, neither: int = 0, lost: int = 0, gained: int = 0) -> tuple[Known, ...]:
+def facts(both: int = 0, neither: int = 0, lost: int = 0, gained: int = 0) -> tuple[FactCheck, ...]:
     answers = [(True, True), (False, False), (False, True), (True, False)]
     counts = zip(answers, (both, neither, lost, gained), strict=True)
     kinds = [each for kind, count in counts for each in [kind] * count]
-    return tuple(Known(f"Fact {i}?", new, old) for i, (new, old) in enumerate(kinds))
+    return tuple(FactCheck(f"Fact {i}?", new, old) for i, (new, old) in enumerate(kinds))
 
 
 def fitting(gain: float, count: int = 12, spread: float = 0.1) -> tuple[CommentFit, ...]:
@@ -87,11 +87,11 @@ HEALTHY = Evidence(
         [held_out(f"g{i}", 1.0, 0.29 + 0.02 * i) for i in range(4)]
         + [held_out(f"b{i}", -1.0, -0.35 + 0.02 * i) for i in range(5)]
     ),
-    rated=(),
+    ratings=(),
     candidate=sampled(sensible()),
     incumbent=sampled(sensible()),
     comments=(),
-    known=facts(both=30, neither=18),
+    facts=facts(both=30, neither=18),
     kl_per_token=0.24,
     general_loss=3.0,
     general_loss_reference=2.99,
@@ -103,7 +103,7 @@ SHORTER = replace(
     candidate=sampled(sensible(COMPARED)),
     incumbent=sampled([text + LONG for text in sensible(COMPARED)]),
 )
-LIKED = replace(SHORTER, rated=likes(short=True))
+LIKED = replace(SHORTER, ratings=likes(short=True))
 GIBBERISH = sampled(["and the same and is, the so that"] * 12)
 DAMAGE = {
     "near_empty": sampled([""] * 12),
@@ -156,7 +156,7 @@ def shifted_ratings(by: float) -> tuple[HeldOutReply, ...]:
         (LIKED, ("passed", set())),
         (replace(LIKED, incumbent=LIKED.candidate), ("undecided", set())),
         (
-            replace(SHORTER, held_out=HEALTHY.held_out, rated=likes(short=False)),
+            replace(SHORTER, held_out=HEALTHY.held_out, ratings=likes(short=False)),
             ("rejected", {"preference_model"}),
         ),
         (replace(LIKED, candidate=GIBBERISH), ("rejected", {"off_topic"})),
@@ -211,7 +211,7 @@ def test_a_wish_about_words_is_proved_from_48_thumbs() -> None:
     )
     evidence = replace(
         UNRATED,
-        rated=rated,
+        ratings=rated,
         candidate=sampled(usual(COMPARED, says=True)),
         incumbent=sampled([usual(COMPARED, says=not i % 4)[i] for i in range(COMPARED)]),
     )
@@ -260,14 +260,14 @@ def test_too_few_sampled_replies_leave_it_to_the_user(count: int) -> None:
         ({"weight_change": 0.023}, {"weights"}),
         ({"weight_change": 0.005}, set()),
         ({"candidate": sampled([*sensible()[:11], ""])}, set()),  # one odd reply in twelve is chance
-        ({"known": facts(both=26, neither=18, lost=4)}, set()),  # one in 16 by chance
-        ({"known": facts(both=25, neither=18, lost=5)}, {"facts"}),  # one in 32
-        ({"known": facts(both=22, neither=14, lost=8, gained=4)}, set()),
-        ({"known": facts(both=18, neither=16, lost=12, gained=2)}, {"facts"}),
-        ({"known": facts(both=30, neither=10, gained=8)}, set()),
-        ({"known": facts(both=900, neither=93, lost=7)}, set()),  # no chance, but within a point
-        ({"known": facts(neither=40, lost=4)}, set()),  # it knew four: nothing to compare
-        ({"known": ()}, set()),
+        ({"facts": facts(both=26, neither=18, lost=4)}, set()),  # one in 16 by chance
+        ({"facts": facts(both=25, neither=18, lost=5)}, {"facts"}),  # one in 32
+        ({"facts": facts(both=22, neither=14, lost=8, gained=4)}, set()),
+        ({"facts": facts(both=18, neither=16, lost=12, gained=2)}, {"facts"}),
+        ({"facts": facts(both=30, neither=10, gained=8)}, set()),
+        ({"facts": facts(both=900, neither=93, lost=7)}, set()),  # no chance, but within a point
+        ({"facts": facts(neither=40, lost=4)}, set()),  # it knew four: nothing to compare
+        ({"facts": ()}, set()),
     ],
 )
 def test_damage_beyond_its_limit_rejects(change: dict[str, Any], failures: set[str]) -> None:
@@ -300,10 +300,10 @@ def test_questions_without_content_words_decide_nothing() -> None:
 
 
 def test_lost_facts_are_named_and_a_model_that_knew_none_is_not_judged_by_them() -> None:
-    assert check(changed(known=facts(both=20, lost=6)), "facts").text == (
+    assert check(changed(facts=facts(both=20, lost=6)), "facts").text == (
         "It has forgotten simple facts: 20 of 26 right (26 before). Lost: Fact 20? Fact 21? Fact 22? And 3 more."
     )
-    unknown = check(changed(known=facts(neither=48)), "facts")
+    unknown = check(changed(facts=facts(neither=48)), "facts")
     assert (unknown.kind, unknown.passed) == ("reported", None)
 
 
@@ -360,7 +360,7 @@ def test_length_is_reported_and_decides_nothing() -> None:
 def test_a_bias_for_length_is_reported_as_a_correlation(
     rated: tuple[RatedReply, ...], value: float | None
 ) -> None:
-    found = check(changed(SHORTER, rated=rated), "length_bias").value
+    found = check(changed(SHORTER, ratings=rated), "length_bias").value
     assert found == (value and pytest.approx(value, abs=0.01))
 
 
@@ -370,7 +370,7 @@ def test_a_bias_for_length_is_reported_as_a_correlation(
 def test_the_largest_gain_a_typical_one_and_the_largest_loss_are_shown() -> None:
     texts = [text + (LONG if i in (2, 7) else "") for i, text in enumerate(sensible())]
     old = [text + (LONG if i == 5 else "") for i, text in enumerate(sensible())]
-    shown = changed(candidate=sampled(texts), incumbent=sampled(old), rated=likes(short=True)).examples
+    shown = changed(candidate=sampled(texts), incumbent=sampled(old), ratings=likes(short=True)).examples
     assert [each.kind for each in shown] == ["gain", "typical", "loss"]
     gain, typical, loss = shown
     assert (gain.prompt, gain.before.endswith(LONG), gain.after.endswith(LONG)) == (QUESTIONS[5], True, False)
@@ -396,7 +396,7 @@ def test_comments_choose_the_examples_if_there_is_no_preference_model() -> None:
 @given(lengths=st.lists(st.integers(0, 5000), max_size=12), model=st.booleans())
 def test_examples_are_few_and_bounded(lengths: list[int], model: bool) -> None:
     rated = likes(short=True) if model else ()
-    shown = changed(candidate=sampled(["no " * length for length in lengths]), rated=rated).examples
+    shown = changed(candidate=sampled(["no " * length for length in lengths]), ratings=rated).examples
     assert len(shown) <= min(5, 2 + len(lengths))
     assert sum(len(each.model_dump_json()) for each in shown) < 8000
 
@@ -432,7 +432,7 @@ def test_of_two_versions_at_most_one_beats_the_other(
     rated: Any, new: Any, old: Any, kl: float, short: bool
 ) -> None:
     changes = {"held_out": rated, "candidate": new, "incumbent": old, "kl_per_token": kl}
-    evidence = replace(HEALTHY, rated=likes(short), **changes)
+    evidence = replace(HEALTHY, ratings=likes(short), **changes)
     assert [judge(evidence).outcome, judge(swapped(evidence)).outcome] != ["passed", "passed"]
 
 
@@ -455,7 +455,7 @@ def test_the_order_of_the_evidence_decides_nothing(order: list[Any], pairs: list
 
 def test_the_allowance_is_the_margin_and_the_standard_error_of_a_difference() -> None:
     # (2 + 0 + 1) / (2 · 24 + 2) = .06
-    assert allowance(2, 0, 24, Limits()) == pytest.approx(0.02 + 1.645 * sqrt(2 * 0.06 * 0.94 / 24))
+    assert allowance(2, 0, 24, GateLimits()) == pytest.approx(0.02 + 1.645 * sqrt(2 * 0.06 * 0.94 / 24))
 
 
 def test_of_four_changes_at_least_three_are_losses_in_five_of_sixteen_cases() -> None:
@@ -466,14 +466,16 @@ def test_of_four_changes_at_least_three_are_losses_in_five_of_sixteen_cases() ->
 @given(count=st.integers(8, 200), old=st.integers(0, 200))
 def test_more_faults_never_help(count: int, old: int) -> None:
     old = min(old, count)
-    verdicts = [new / count <= old / count + allowance(new, old, count, Limits()) for new in range(count + 1)]
+    verdicts = [
+        new / count <= old / count + allowance(new, old, count, GateLimits()) for new in range(count + 1)
+    ]
     assert verdicts == sorted(verdicts, reverse=True)
     assert all(verdicts[: old + 1]), "no more faults than before always passes"
 
 
 # Over many candidates.
 
-QUICK = Limits(resamples=500)
+QUICK = GateLimits(resamples=500)
 
 
 def drawn(
@@ -494,10 +496,12 @@ def drawn(
     return replace(
         HEALTHY,
         held_out=tuple(ratings),
-        rated=likes(short=True),
+        ratings=likes(short=True),
         candidate=candidate,
         incumbent=sampled(old),
-        known=tuple(Known(f"Fact {i}?", old ^ bool(dice.random() < 0.05), old) for i, old in enumerate(knew)),
+        facts=tuple(
+            FactCheck(f"Fact {i}?", old ^ bool(dice.random() < 0.05), old) for i, old in enumerate(knew)
+        ),
     )
 
 
@@ -531,7 +535,7 @@ def test_damaged_candidates_never_pass_however_much_users_like_them(
         "kl": {"kl_per_token": 0.6 + degree},
         "general_text": {"general_loss": 3.2 + degree},
         "weights": {"weight_change": 0.01 + degree / 100},
-        "facts": {"known": facts(both=20, neither=20, lost=round(20 * degree))},
+        "facts": {"facts": facts(both=20, neither=20, lost=round(20 * degree))},
         "ratings": {"held_out": drawn(dice, -degree, 0.9).held_out},
     }
     verdict = judge(replace(evidence, **changes.get(damage, {})), QUICK)

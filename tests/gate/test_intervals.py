@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from burnish.gate import Limits, preference_margin
+from burnish.gate import GateLimits, preference_margin
 from burnish.gate.confidence import student_t
 from tests.gate.test_gate import held_out
 
@@ -24,7 +24,7 @@ from tests.gate.test_gate import held_out
     ],
 )
 def test_the_margin_by_hand(rated: list[tuple[str, float, float]], estimate: float) -> None:
-    assert preference_margin([held_out(*each) for each in rated], Limits()).estimate == pytest.approx(
+    assert preference_margin([held_out(*each) for each in rated], GateLimits()).estimate == pytest.approx(
         estimate
     )
 
@@ -38,7 +38,7 @@ def test_the_margin_by_hand(rated: list[tuple[str, float, float]], estimate: flo
     ],
 )
 def test_equal_differences_leave_no_uncertainty(rated: list[tuple[str, float, float]]) -> None:
-    margin = preference_margin([held_out(*each) for each in rated], Limits())
+    margin = preference_margin([held_out(*each) for each in rated], GateLimits())
     assert (margin.lower, margin.estimate, margin.upper) == pytest.approx((0.2, 0.2, 0.2))
 
 
@@ -46,7 +46,7 @@ def test_the_bounds_of_few_conversations_are_students() -> None:
     # Half the difference of two means of three: s²/3 = .01/3 of each, four degrees of freedom, t = 2.776.
     rated = [held_out(f"g{i}", 1, x) for i, x in enumerate((0.2, 0.3, 0.4))]
     rated += [held_out(f"b{i}", -1, x) for i, x in enumerate((-0.1, 0.0, 0.1))]
-    margin = preference_margin(rated, Limits())
+    margin = preference_margin(rated, GateLimits())
     reach = 2.776 * sqrt(2 * 0.01 / 3) / 2
     found = (margin.lower, margin.estimate, margin.upper)
     assert found == pytest.approx((0.15 - reach, 0.15, 0.15 + reach), rel=0.05)
@@ -65,7 +65,7 @@ def test_the_bootstrap_spreads_like_the_standard_error() -> None:
     good, bad = generator.normal(0.3, 0.2, 40), generator.normal(-0.3, 0.2, 40)
     rated = [held_out(f"g{i}", 1, x) for i, x in enumerate(good)]
     rated += [held_out(f"b{i}", -1, x) for i, x in enumerate(bad)]
-    margin = preference_margin(rated, Limits())
+    margin = preference_margin(rated, GateLimits())
     reach = 1.96 * sqrt(good.var(ddof=1) / 40 + bad.var(ddof=1) / 40) / 2
     found = (margin.estimate - margin.lower, margin.upper - margin.estimate)
     assert found == pytest.approx((reach, reach), rel=0.1)
@@ -76,7 +76,7 @@ def test_replies_of_one_conversation_do_not_count_as_independent() -> None:
     bad = [held_out(f"b{i}", -1, 0.0) for i in range(4)]
     alone = [held_out(f"g{i}{k}", 1, gain) for i, gain in enumerate(gains) for k in range(10)]
     together = [held_out(f"g{i}", 1, gain) for i, gain in enumerate(gains) for _ in range(10)]
-    apart, one = preference_margin(alone + bad, Limits()), preference_margin(together + bad, Limits())
+    apart, one = preference_margin(alone + bad, GateLimits()), preference_margin(together + bad, GateLimits())
     assert apart.estimate == pytest.approx(one.estimate)
     assert one.lower < 0 < apart.lower
 
@@ -87,5 +87,5 @@ def test_a_candidate_that_guesses_rarely_passes() -> None:
     for _ in range(300):
         rated = [held_out(f"g{i}", 1, x) for i, x in enumerate(generator.normal(size=3))]
         rated += [held_out(f"b{i}", -1, x) for i, x in enumerate(generator.normal(size=3))]
-        passes += preference_margin(rated, Limits(resamples=2000)).lower > 0
+        passes += preference_margin(rated, GateLimits(resamples=2000)).lower > 0
     assert passes <= 0.052 * 300  # .025 is expected; three standard errors above

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.gate.preference import (
-    Candidate,
+    CandidateReply,
     Order,
     PreferenceModel,
     RatedReply,
@@ -19,7 +19,7 @@ from burnish.gate.preference import (
     fit_preference_model,
     order,
 )
-from burnish.gate.preference.views import Seen, form, learnt, words
+from burnish.gate.preference.views import PlainReply, form, learnt, words
 
 WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
 
@@ -49,7 +49,9 @@ def fitted(rated: list[RatedReply]) -> PreferenceModel:
 
 
 def scored(model: PreferenceModel, *texts: str) -> list[float]:
-    return model.score([{"role": "user", "content": "What is a river?"}], [Candidate(text) for text in texts])
+    return model.score(
+        [{"role": "user", "content": "What is a river?"}], [CandidateReply(text) for text in texts]
+    )
 
 
 def by_word(seed: int, count: int = 48) -> list[RatedReply]:
@@ -153,7 +155,7 @@ def test_classes_weigh_the_same_however_many_there_are() -> None:
 
 def test_the_error_of_few_labels_is_larger_than_that_of_many() -> None:
     dice = random.Random(1)
-    new, old = ([Seen("?", reply(dice, size), True) for _ in range(24)] for size in (8, 20))
+    new, old = ([PlainReply("?", reply(dice, size), True) for _ in range(24)] for size in (8, 20))
     few, many = (fitted(by_length(0, count)).gains(new, old)[1].std() for count in (36, 300))
     assert few > 1.5 * many
 
@@ -163,9 +165,9 @@ MODEL = fitted(by_length(0))
 
 @given(prompt=st.text(max_size=50), text=st.text(max_size=400), finished=st.booleans())
 def test_any_text_has_finite_features_and_a_score(prompt: str, text: str, finished: bool) -> None:
-    assert np.isfinite(form(Seen(prompt, text, finished))).all()
+    assert np.isfinite(form(PlainReply(prompt, text, finished))).all()
     assert all(map(str.strip, words(text)))
-    (score,) = MODEL.score([{"role": "user", "content": prompt}], [Candidate(text, finished)])
+    (score,) = MODEL.score([{"role": "user", "content": prompt}], [CandidateReply(text, finished)])
     assert np.isfinite(score)
 
 
@@ -201,6 +203,6 @@ def test_an_order_is_believed_by_its_lower_bound(share: float, error: float, bel
 
 def test_a_feature_that_never_varies_says_nothing() -> None:
     """Means of equal numbers differ from them by rounding."""
-    same = [Seen("What is a river?", "A river runs one two.", True)] * 7
-    other = Seen("What is a river?", "You! Do you know? 1", False)
+    same = [PlainReply("What is a river?", "A river runs one two.", True)] * 7
+    other = PlainReply("What is a river?", "You! Do you know? 1", False)
     assert np.abs(learnt("form", same).table([other])).max() < 100

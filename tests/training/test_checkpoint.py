@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.training.backends.base import Distribution, Lesson, Reply
+from burnish.training.backends.base import Distribution, Lesson, LessonReply
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import LeftOut
 from burnish.training.job import Hyperparameters, JobDirectory
@@ -24,7 +24,7 @@ logps = st.lists(floats, max_size=4).map(tuple)
 rows = st.lists(logps, max_size=3).map(tuple)
 teachers = st.none() | st.builds(Distribution, st.lists(ids, max_size=3).map(tuple), rows)
 replies = st.builds(
-    Reply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps, teachers
+    LessonReply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps, teachers
 )
 lessons = st.lists(
     st.builds(Lesson, st.sampled_from(["mis_po", "dpo", "distil"]), st.tuples(replies)), max_size=4

@@ -9,7 +9,7 @@ import pytest
 
 from burnish.gate.replies import near_empty, on_topic, topics
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.critique import LEARNT, POOLED, lessons_from_comments, pooled, with_comments
+from burnish.training.critique import MOST_REVISIONS, POOLED, lessons_from_comments, pooled, with_comments
 from burnish.training.job import Hyperparameters, Sample
 from burnish.training.rendering import Rendered
 from tests.support.jobs import LONG, TOPICS, job_spec, sample
@@ -59,7 +59,7 @@ def test_the_model_that_was_told_teaches_the_one_that_was_not(
     plain = {tuple(backend.renderer.prompt(criticised(n).messages)) for n in range(4)}
     assert taught_to
     assert taught_to <= plain, "the comment is not in the prompt that is learnt"
-    assert len(taught) <= 4 * LEARNT
+    assert len(taught) <= 4 * MOST_REVISIONS
 
 
 def test_what_is_taught_is_whole_on_topic_and_shorter(

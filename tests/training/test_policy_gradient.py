@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.gate.preference import Candidate, Message
+from burnish.gate.preference import CandidateReply, Message
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.errors import NotTrainable
@@ -21,7 +21,7 @@ from burnish.training.policy_gradient import (
     ALONE,
     SAMPLES,
     WITH_TOOLS,
-    Answer,
+    GradedAnswer,
     advantages,
     lessons_from,
     sampled,
@@ -71,11 +71,11 @@ def test_advantages_of_a_group_cancel_and_keep_the_order_of_rewards(
         assert [pulls[place] for place in order] == pytest.approx(sorted(pulls), abs=1e-9)
 
 
-def answer(prompt: str, reward: float, backend: TorchPeftBackend, name: str | None = None) -> Answer:
+def answer(prompt: str, reward: float, backend: TorchPeftBackend, name: str | None = None) -> GradedAnswer:
     reply = {"role": "assistant", "content": SHORT.format(TOPICS[0])}
     tokens = backend.renderer.conversation(context(TOPICS[0]), (), reply, True, 2048)
     (logps,) = backend.logps([tokens], "bare")
-    return Answer(prompt, tokens, reward, 1.0, logps, name)
+    return GradedAnswer(prompt, tokens, reward, 1.0, logps, name)
 
 
 def test_equal_and_single_answers_are_dropped_and_counted(backend: TorchPeftBackend) -> None:
@@ -118,7 +118,7 @@ def test_corrections_and_preferences_make_groups() -> None:
 class Longest:
     """Likes long answers."""
 
-    def score(self, prompt: list[Message], replies: list[Candidate]) -> list[float]:
+    def score(self, prompt: list[Message], replies: list[CandidateReply]) -> list[float]:
         return [float(len(each.text)) for each in replies]
 
 
@@ -136,7 +136,7 @@ def test_the_policy_answers_each_prompt_several_times(backend: TorchPeftBackend)
 
 def test_a_reward_model_that_gives_nan_is_refused(backend: TorchPeftBackend) -> None:
     class Broken:
-        def score(self, prompt: Any, replies: list[Candidate]) -> list[float]:
+        def score(self, prompt: Any, replies: list[CandidateReply]) -> list[float]:
             return [math.nan] * len(replies)
 
     with pytest.raises(NotTrainable, match="such as nan"):
@@ -156,7 +156,7 @@ def test_the_reward_model_is_learnt_from_ratings_if_it_can_be_believed() -> None
     believed = rewarding(rated(40), "auto")
     assert believed.model
     short, long = believed.model.score(
-        context("Rain"), [Candidate(SHORT.format("Rain")), Candidate(LONG.format("Rain"))]
+        context("Rain"), [CandidateReply(SHORT.format("Rain")), CandidateReply(LONG.format("Rain"))]
     )
     assert short > long
     assert "reward model of" in believed.words

@@ -51,7 +51,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class LessonReply:
     """A reply ready to learn from: all of it is constant during a run."""
 
     tokens: Rendered
@@ -71,7 +71,7 @@ class Lesson:
     """Replies that are learnt together, and the formula."""
 
     loss: LossName
-    replies: tuple[Reply, ...]
+    replies: tuple[LessonReply, ...]
     """One; for "dpo" two to the same context, the preferred one first."""
     rehearsed: bool = False
     """An unrated answer of the base model that the run preserves. No metric counts it."""
@@ -151,20 +151,20 @@ class TrainerBackend(Protocol):
         """Write the adapter under training in PEFT layout (safetensors) into an existing directory."""
 
 
-def target_names(linear: Collection[str], wanted: Sequence[str]) -> list[str]:
+def target_names(linear: Collection[str], targets: Sequence[str]) -> list[str]:
     """Return the last parts of the names of the linear layers that the user wants an adapter on.
 
-    ``linear``: all linear layers of the model, without the output head. Raises JobError when it has none of the wanted.
+    ``linear``: all linear layers of the model, without the output head. Raises JobError if a target is missing.
     """
-    known = {name.rpartition(".")[2] for name in linear}
+    available = {name.rpartition(".")[2] for name in linear}
     attention = {name.rpartition(".")[2] for name in linear if _ATTENTION.search(name)}
-    found = set(wanted) - {ATTENTION} | (attention if ATTENTION in wanted else set())
-    if missing := sorted(found - known) or [ATTENTION] * (ATTENTION in wanted and not attention):
+    names = set(targets) - {ATTENTION} | (attention if ATTENTION in targets else set())
+    if missing := sorted(names - available) or [ATTENTION] * (ATTENTION in targets and not attention):
         raise JobError(
-            f"the model has no linear layer called {', '.join(missing)}; it has: {', '.join(sorted(known))} "
+            f"the model has no linear layer called {', '.join(missing)}; it has: {', '.join(sorted(available))} "
             "(train.advanced.targets)"
         )
-    return sorted(found)
+    return sorted(names)
 
 
 def micro_batches(sequences: Sequence[Rendered], tokens: int) -> list[list[int]]:
@@ -193,11 +193,11 @@ def _groups(sizes: Sequence[tuple[int, int]], tokens: int) -> list[list[int]]:
     groups: list[list[int]] = []
     rows = 0
     for place in sorted(range(len(sizes)), key=lambda place: sizes[place][1]):
-        more, width = sizes[place]  # the longest so far
-        if groups and (rows + more) * width <= tokens:
+        count, width = sizes[place]  # the longest so far
+        if groups and (rows + count) * width <= tokens:
             groups[-1].append(place)
-            rows += more
+            rows += count
         else:
             groups.append([place])
-            rows = more
+            rows = count
     return groups

@@ -97,8 +97,8 @@ class MlxLoraBackend:
         self._alpha = float(config.alpha)
         self._trained = sorted(self._layers)
         if config.targets:
-            wanted = target_names(self._layers, config.targets)
-            self._trained = [name for name in self._trained if name.rpartition(".")[2] in wanted]
+            names = target_names(self._layers, config.targets)
+            self._trained = [name for name in self._trained if name.rpartition(".")[2] in names]
         if parent:
             adapter = _read(parent)
             self._put(adapter)
@@ -108,16 +108,16 @@ class MlxLoraBackend:
         self._optimizer = AdamW(config.learning_rate, weight_decay=0.0, bias_correction=True)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
-        found: dict[int, Logps] = {}
+        scores: dict[int, Logps] = {}
         with self._acting(policy):
             for places in micro_batches(sequences, self._micro_batch_tokens):
                 logps, _ = self._forward([sequences[place] for place in places])
                 for place, row in zip(places, logps.tolist(), strict=True):
-                    found[place] = tuple(row[: len(sequences[place].reply)])
-        return [found[place] for place in range(len(sequences))]
+                    scores[place] = tuple(row[: len(sequences[place].reply)])
+        return [scores[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        found: dict[int, Distribution] = {}
+        distributions: dict[int, Distribution] = {}
         with self._acting(policy):
             for places in micro_batches(sequences, self._micro_batch_tokens):
                 logits = self._logits([sequences[place] for place in places])
@@ -125,25 +125,27 @@ class MlxLoraBackend:
                 both = ids.tolist(), mx.exp(_group_logps(logits, ids)).tolist()
                 for place, *rows in zip(places, *both, strict=True):
                     length = len(sequences[place].reply)
-                    found[place] = Distribution(*(tuple(map(tuple, row[:length])) for row in rows))
-        return [found[place] for place in range(len(sequences))]
+                    distributions[place] = Distribution(*(tuple(map(tuple, row[:length])) for row in rows))
+        return [distributions[place] for place in range(len(sequences))]
 
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         factors = [self._layers[module].lora_b for module in self._trained]  # (r, out) each
         rank = factors[0].shape[0]
-        kept = directions(len(sequences), rank, sum(each.shape[1] for each in factors))
+        count = directions(len(sequences), rank, sum(factor.shape[1] for factor in factors))
         dice = mx.random.key(0)
         signs = (
-            mx.eye(rank) if kept == rank else mx.random.bernoulli(shape=(kept, rank), key=dice) * 2.0 - 1.0
+            mx.eye(rank) if count == rank else mx.random.bernoulli(shape=(count, rank), key=dice) * 2.0 - 1.0
         )
         rows = []
-        for (sequence,) in self.watch([[each] for each in sequences]):
+        for (sequence,) in self.watch([[sequence] for sequence in sequences]):
             with self._recomputing_layers(len(sequence.ids)):
-                _, gradient = nn.value_and_grad(self._model, lambda one: self._forward([one])[0].mean())(
+                _, gradient = nn.value_and_grad(self._model, lambda reply: self._forward([reply])[0].mean())(
                     sequence
                 )
                 grown = dict(tree_flatten(gradient))
-                rows.append([(signs @ grown[f"{each}.lora_b"]).astype(mx.bfloat16) for each in self._trained])
+                rows.append(
+                    [(signs @ grown[f"{module}.lora_b"]).astype(mx.bfloat16) for module in self._trained]
+                )
                 mx.eval(rows[-1])
         kernel = np.zeros((len(rows), len(rows)))
         for matrix in zip(*rows, strict=True):  # one matrix of all replies at a time: fp32 is twice as large
@@ -156,9 +158,9 @@ class MlxLoraBackend:
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
         mx.random.seed(seed)
-        draw, end, found = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_id, []
+        draw, end, replies = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_id, []
         with self._acting(policy):
-            for (prompt,) in self.watch([[each] for each in prompts]):
+            for (prompt,) in self.watch([[prompt] for prompt in prompts]):
                 ids: list[int] = []
                 logps: list[float] = []
                 for token, logp in generate_step(
@@ -168,27 +170,29 @@ class MlxLoraBackend:
                     logps.append(float(logp[ids[-1]]))
                     if token == end:
                         break
-                found.append(Sampled(tuple(ids), tuple(logps), finished=ids[-1:] == [end]))
-        return found
+                replies.append(Sampled(tuple(ids), tuple(logps), finished=ids[-1:] == [end]))
+        return replies
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         count = sum(len(lesson.replies) for lesson in batch)
 
         def loss_of(name: LossName, members: Sequence[Lesson]) -> tuple[mx.array, dict[str, mx.array]]:
-            seen = self._batch(members, point)
-            return loss_named(name)(seen, config, MlxFunctions) / count, diagnose(seen, config, MlxFunctions)
+            arrays = self._batch(members, point)
+            return loss_named(name)(arrays, config, MlxFunctions) / count, diagnose(
+                arrays, config, MlxFunctions
+            )
 
         differentiated = nn.value_and_grad(self._model, loss_of)
         loss, sums, gradient = 0.0, Counter[str](), None
         for name, members in lesson_batches(batch, self._micro_batch_tokens):
             tokens = sum(len(reply.tokens.ids) for lesson in members for reply in lesson.replies)
             with self._recomputing_layers(tokens):
-                (part, found), grown = differentiated(name, members)
+                (part, metrics), grown = differentiated(name, members)
                 gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
-                mx.eval(part, found, gradient)  # now, so that no two micro-batches are in memory
+                mx.eval(part, metrics, gradient)  # now, so that no two micro-batches are in memory
             loss += part.item()
             if not members[0].rehearsed:
-                sums.update({key: float(value) for key, value in found.items()})
+                sums.update({key: float(metric) for key, metric in metrics.items()})
         clipped, norm = clip_grad_norm(gradient, MAX_GRAD_NORM)
         if not (math.isfinite(loss) and math.isfinite(norm.item())):
             raise Diverged(
@@ -200,10 +204,10 @@ class MlxLoraBackend:
 
     def _update(self, gradient: Any, ratio: float) -> None:
         """Make the optimiser's step, ``ratio`` times as long in the matrices B: AdamW's step is linear in its rate."""
-        before = {module: self._layers[module].lora_b for module in self._trained}
+        matrices = {module: self._layers[module].lora_b for module in self._trained}
         self._optimizer.update(self._model, gradient)
         if ratio != 1:
-            for module, old in before.items():
+            for module, old in matrices.items():
                 layer = self._layers[module]
                 layer.lora_b = old + ratio * (layer.lora_b - old)
 
@@ -212,7 +216,7 @@ class MlxLoraBackend:
         sequences = [reply.tokens for reply in replies]
         logits = self._logits(sequences)
         logps, mask = _scored(logits, sequences)
-        seen = Batch(
+        batch = Batch(
             policy=logps,
             behaviour=_padded([reply.behaviour_logps for reply in replies]),
             reference=_padded([reply.reference_logps for reply in replies]),
@@ -224,25 +228,25 @@ class MlxLoraBackend:
         )
         teachers = [reply.teacher for reply in replies if reply.teacher]
         if not teachers:
-            return seen
+            return batch
         ids = _padded([teacher.ids for teacher in teachers], (0,) * LIKELIEST)  # (B, R, K)
         return replace(
-            seen,
+            batch,
             teacher=_padded([teacher.probabilities for teacher in teachers], (0.0,) * (LIKELIEST + 1)),
             student=_group_logps(logits, ids),
         )
 
     def weight_change(self, adapter: Path) -> float:
-        changed = total = 0.0
+        change = total = 0.0
         with self._acting(adapter):
             for layer in self._layers.values():
                 if not layer.scale:
                     continue
                 a, b = layer.lora_a.astype(mx.float32), layer.lora_b.astype(mx.float32)
                 # The r x r way to the norm of a matrix as large as the layer.
-                changed += layer.scale**2 * ((a.T @ a) * (b @ b.T)).sum().item()
+                change += layer.scale**2 * ((a.T @ a) * (b @ b.T)).sum().item()
                 total += mx.square(_weight(layer.linear).astype(mx.float32)).sum().item()
-        return math.sqrt(changed / total)
+        return math.sqrt(change / total)
 
     def checkpoint(self, path: Path) -> None:
         state = {"trained": self._model.trainable_parameters(), "optimizer": self._optimizer.state}
@@ -279,12 +283,14 @@ class MlxLoraBackend:
             yield
             return
         adapter = _read(policy) if isinstance(policy, Path) else PeftAdapter(0.0, {})
-        before = {m: _Factors(each.lora_a, each.lora_b, each.scale) for m, each in self._layers.items()}
+        originals = {
+            m: _Factors(layer.lora_a, layer.lora_b, layer.scale) for m, layer in self._layers.items()
+        }
         try:
             self._put(adapter)
             yield
         finally:
-            for module, factors in before.items():
+            for module, factors in originals.items():
                 _set(self._layers[module], factors)
 
     def _put(self, adapter: PeftAdapter) -> None:
@@ -320,13 +326,13 @@ class MlxLoraBackend:
             yield
             return
         kinds = {type(layer): layer for layer in self._model.layers}
-        before = {kind: kind.__call__ for kind in kinds}
+        calls = {kind: kind.__call__ for kind in kinds}
         for layer in kinds.values():
             grad_checkpoint(layer)  # mlx-lm's own: it changes the class
         try:
             yield
         finally:
-            for kind, call in before.items():
+            for kind, call in calls.items():
                 kind.__call__ = call
 
 
@@ -374,8 +380,8 @@ def _set(layer: Any, factors: _Factors) -> None:
 
 def _scored(logits: mx.array, sequences: Sequence[Rendered]) -> tuple[mx.array, mx.array]:
     targets = _padded([s.reply for s in sequences])  # (B, R)
-    chosen = mx.take_along_axis(logits, targets[:, :, None], axis=2).squeeze(2)
-    return chosen - mx.logsumexp(logits, axis=2), _padded([[True] * len(s.reply) for s in sequences])
+    scores = mx.take_along_axis(logits, targets[:, :, None], axis=2).squeeze(2)
+    return scores - mx.logsumexp(logits, axis=2), _padded([[True] * len(s.reply) for s in sequences])
 
 
 def _group_logps(logits: mx.array, ids: mx.array) -> mx.array:

@@ -23,16 +23,16 @@ DTYPE_TRIES = 20
 CLEARLY_FASTER = 1.5
 
 
-def training_device(wanted: str, weights: Path, config: Hyperparameters, quantize: Quantize) -> torch.device:
+def training_device(setting: str, weights: Path, config: Hyperparameters, quantize: Quantize) -> torch.device:
     """Choose where to train; on a GPU that the user did not give to training alone there must be room."""
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
-    chosen = pick(wanted, free, mps=torch.backends.mps.is_available())
-    device = torch.device(chosen)
+    name = pick(setting, free, mps=torch.backends.mps.is_available())
+    device = torch.device(name)
     # cuDNN's attention, torch's first choice on Hopper cards, gave gradients that are no numbers for padded batches
     # (torch 2.11 on an H200). This process does nothing but train.
     torch.backends.cuda.enable_cudnn_sdp(False)
-    if device.type == "cuda" and wanted in ("auto", "shared"):
-        demand_room(chosen, free[device.index], needed_bytes(weights, config, quantize))
+    if device.type == "cuda" and setting in ("auto", "shared"):
+        demand_room(name, free[device.index], needed_bytes(weights, config, quantize))
     return device
 
 
@@ -64,32 +64,32 @@ def faster_dtype(device: torch.device) -> torch.dtype:
     }
     best = dict.fromkeys(operands, math.inf)
     for _ in range(DTYPE_TRIES):
-        for dtype, (left, right) in operands.items():
+        for dtype, (first, second) in operands.items():
             started = time.perf_counter()
-            left @ right
+            first @ second
             best[dtype] = min(best[dtype], time.perf_counter() - started)
     clearly = best[torch.float32] * CLEARLY_FASTER < best[torch.bfloat16]
     return torch.float32 if clearly else torch.bfloat16
 
 
-def quantization(wanted: Quantize, device: torch.device, dtype: torch.dtype) -> BitsAndBytesConfig | None:
+def quantization(quantize: Quantize, device: torch.device, dtype: torch.dtype) -> BitsAndBytesConfig | None:
     """Return how transformers shall load a base model; None = as it is.
 
     A LoRA in full precision is trained on it. 4 bits are NF4 with quantised constants, computed in ``dtype``. Source:
     QLoRA, Dettmers et al., arXiv 2305.14314. Raises JobError off CUDA, MissingDependency without bitsandbytes.
     """
-    if wanted == "none":
+    if quantize == "none":
         return None
     if device.type != "cuda":
         raise JobError(
-            f"train.quantize is {wanted!r}, which needs an NVIDIA GPU, but training runs on {device.type!r}: set "
+            f"train.quantize is {quantize!r}, which needs an NVIDIA GPU, but training runs on {device.type!r}: set "
             'train.quantize to "none", or train.device to a GPU'
         )
     if find_spec("bitsandbytes") is None:
         raise MissingDependency(
-            f"train.quantize is {wanted!r}, which needs bitsandbytes; run: {how_to_install('quantize')}"
+            f"train.quantize is {quantize!r}, which needs bitsandbytes; run: {how_to_install('quantize')}"
         )
-    if wanted == "8bit":
+    if quantize == "8bit":
         # It warns of each layer in each pass that bf16 becomes fp16.
         logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
         return BitsAndBytesConfig(load_in_8bit=True)

@@ -26,9 +26,9 @@ LOGIT_ROWS = 128
 def token_logps(logits: Tensor, targets: Tensor) -> Tensor:
     """Return log softmax(logits)[target] in fp32: (…, V), (…) → (…)."""
 
-    def of_slice(rows: Tensor, wanted: Tensor) -> Tensor:
+    def of_slice(rows: Tensor, ids: Tensor) -> Tensor:
         rows = rows.float()
-        return rows.gather(1, wanted) - rows.logsumexp(dim=1, keepdim=True)
+        return rows.gather(1, ids) - rows.logsumexp(dim=1, keepdim=True)
 
     return _in_slices(of_slice, logits, targets[..., None]).squeeze(-1)
 
@@ -39,18 +39,18 @@ def group_logps(logits: Tensor, ids: Tensor) -> Tensor:
     The others are summed themselves: one minus the sum of the likeliest is lost in rounding where they are sure.
     """
 
-    def of_slice(rows: Tensor, chosen: Tensor) -> Tensor:
+    def of_slice(rows: Tensor, ids: Tensor) -> Tensor:
         rows = rows.float()
-        others = rows.scatter(1, chosen, -torch.inf).logsumexp(dim=1, keepdim=True)
-        return torch.cat([rows.gather(1, chosen), others], dim=1) - rows.logsumexp(dim=1, keepdim=True)
+        remainder = rows.scatter(1, ids, -torch.inf).logsumexp(dim=1, keepdim=True)
+        return torch.cat([rows.gather(1, ids), remainder], dim=1) - rows.logsumexp(dim=1, keepdim=True)
 
     return _in_slices(of_slice, logits, ids)
 
 
-def _in_slices(of_slice: Callable[[Tensor, Tensor], Tensor], logits: Tensor, chosen: Tensor) -> Tensor:
-    slices = zip(*(torch.split(each.flatten(0, -2), LOGIT_ROWS) for each in (logits, chosen)), strict=True)
-    found = torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
-    return found.view(*chosen.shape[:-1], -1)
+def _in_slices(of_slice: Callable[[Tensor, Tensor], Tensor], logits: Tensor, ids: Tensor) -> Tensor:
+    slices = zip(*(torch.split(tensor.flatten(0, -2), LOGIT_ROWS) for tensor in (logits, ids)), strict=True)
+    logps = torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
+    return logps.view(*ids.shape[:-1], -1)
 
 
 # Holds 95 % of the probability nearly always; sorting 49k entries costs as much as a layer.
@@ -84,7 +84,9 @@ def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int
             break
         if len(going) < len(rows):
             cache.batch_select_indices(going)
-            rows, tokens, attended, position = (each[going] for each in (rows, tokens, attended, position))
+            rows, tokens, attended, position = (
+                tensor[going] for tensor in (rows, tokens, attended, position)
+            )
         ids, position = tokens[:, None], position[:, -1:] + 1
         attended = torch.cat([attended, torch.ones_like(ids)], dim=1)
     return [
@@ -102,6 +104,6 @@ def from_nucleus(logits: Tensor, top_p: float) -> Tensor:
     likely, ids = probability.topk(min(LIKELY, probability.shape[1]))
     if (likely.sum(dim=1) < top_p).any():
         likely, ids = probability.sort(dim=1, descending=True)
-    before = likely.cumsum(dim=1) - likely
-    chosen = torch.multinomial(likely.masked_fill(before >= top_p, 0), 1)
-    return ids.gather(1, chosen).squeeze(1)
+    mass = likely.cumsum(dim=1) - likely
+    place = torch.multinomial(likely.masked_fill(mass >= top_p, 0), 1)
+    return ids.gather(1, place).squeeze(1)

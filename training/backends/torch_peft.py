@@ -112,16 +112,16 @@ class TorchPeftBackend:
         self._optimizer = torch.optim.AdamW(_groups(self._model, config), weight_decay=0.0)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
-        found: dict[int, Logps] = {}
+        scores: dict[int, Logps] = {}
         with self._acting(policy), torch.no_grad():
             for places in micro_batches(sequences, self._micro_batch_tokens):
                 logps, mask = self._forward([sequences[place] for place in places])
-                for place, row, kept in zip(places, logps, mask, strict=True):
-                    found[place] = tuple(row[kept].tolist())
-        return [found[place] for place in range(len(sequences))]
+                for place, row, positions in zip(places, logps, mask, strict=True):
+                    scores[place] = tuple(row[positions].tolist())
+        return [scores[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        found: dict[int, Distribution] = {}
+        distributions: dict[int, Distribution] = {}
         with self._acting(policy), torch.no_grad():
             for places in micro_batches(sequences, self._micro_batch_tokens):
                 logits = self._logits([sequences[place] for place in places])
@@ -129,20 +129,22 @@ class TorchPeftBackend:
                 probabilities = group_logps(logits, ids).exp()
                 for place, *rows in zip(places, ids, probabilities, strict=True):
                     length = len(sequences[place].reply)
-                    found[place] = Distribution(*(tuple(map(tuple, row[-length:].tolist())) for row in rows))
-        return [found[place] for place in range(len(sequences))]
+                    distributions[place] = Distribution(
+                        *(tuple(map(tuple, row[-length:].tolist())) for row in rows)
+                    )
+        return [distributions[place] for place in range(len(sequences))]
 
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
-        learnt = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
-        projections = _projections(len(sequences), learnt)
+        matrices = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
+        projections = _projections(len(sequences), matrices)
         rows = []
-        for (sequence,) in self.watch([[each] for each in sequences]):
+        for (sequence,) in self.watch([[sequence] for sequence in sequences]):
             logps, _ = self._forward([sequence])
-            gradients = torch.autograd.grad(logps.mean(), learnt)
+            gradients = torch.autograd.grad(logps.mean(), matrices)
             rows.append(
                 [
-                    (each if by is None else each.float() @ by).bfloat16()
-                    for each, by in zip(gradients, projections, strict=True)
+                    (gradient if by is None else gradient.float() @ by).bfloat16()
+                    for gradient, by in zip(gradients, projections, strict=True)
                 ]
             )
         kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64)
@@ -155,29 +157,31 @@ class TorchPeftBackend:
     def sample(
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
-        found: dict[int, Sampled] = {}
+        replies: dict[int, Sampled] = {}
         torch.manual_seed(seed)
         end = self.renderer.end_id
         with self._acting(policy), torch.no_grad():
             for places in self.watch(_sampled_together([len(prompt) for prompt in prompts], max_tokens)):
-                ids = self._padded([prompts[place] for place in places], left=True, fill=self.renderer.pad_id)
-                attended = self._padded([[1] * len(prompts[place]) for place in places], left=True)
+                ids = self._padded(
+                    [prompts[place] for place in places], at_left=True, fill=self.renderer.pad_id
+                )
+                attended = self._padded([[1] * len(prompts[place]) for place in places], at_left=True)
                 drawn = draw(self._model, ids, attended, end, max_tokens)
-                found.update(zip(places, drawn, strict=True))
-        return [found[place] for place in range(len(prompts))]
+                replies.update(zip(places, drawn, strict=True))
+        return [replies[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         self._optimizer.zero_grad(set_to_none=True)
         count = sum(len(lesson.replies) for lesson in batch)
         loss_sum, sums = 0.0, Counter[str]()
         for name, members in lesson_batches(batch, self._micro_batch_tokens):
-            seen = self._batch(members, point)
-            loss = loss_named(name)(seen, config, TorchFunctions) / count
+            arrays = self._batch(members, point)
+            loss = loss_named(name)(arrays, config, TorchFunctions) / count
             loss.backward()
             loss_sum += loss.item()
             if not members[0].rehearsed:
-                found = diagnose(seen, config, TorchFunctions)
-                sums.update({key: float(value) for key, value in found.items()})
+                metrics = diagnose(arrays, config, TorchFunctions)
+                sums.update({key: float(metric) for key, metric in metrics.items()})
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained, MAX_GRAD_NORM))
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             self._optimizer.zero_grad(set_to_none=True)
@@ -192,7 +196,7 @@ class TorchPeftBackend:
         sequences = [reply.tokens for reply in replies]
         logits = self._logits(sequences)
         logps, mask = self._scored(logits, sequences)
-        seen = Batch(
+        batch = Batch(
             policy=logps,
             behaviour=self._padded([reply.behaviour_logps for reply in replies]),
             reference=self._padded([reply.reference_logps for reply in replies]),
@@ -204,27 +208,27 @@ class TorchPeftBackend:
         )
         teachers = [reply.teacher for reply in replies if reply.teacher]
         if not teachers:
-            return seen
-        ids = self._padded([teacher.ids for teacher in teachers], left=True)  # (B, R, K)
+            return batch
+        ids = self._padded([teacher.ids for teacher in teachers], at_left=True)  # (B, R, K)
         return replace(
-            seen,
+            batch,
             teacher=self._padded([teacher.probabilities for teacher in teachers]),
             student=_leftwards(group_logps(logits, ids), sequences),
         )
 
     def weight_change(self, adapter: Path) -> float:
-        changed = total = 0.0
+        change = total = 0.0
         with self._loaded(adapter), torch.no_grad():
             for module in self._model.modules():
                 if not isinstance(module, LoraLayer) or SCORED not in module.lora_A:
                     continue
-                a, b = (each[SCORED].weight.float() for each in (module.lora_A, module.lora_B))
+                a, b = (factors[SCORED].weight.float() for factors in (module.lora_A, module.lora_B))
                 # ‖BA‖² = tr(BᵀB·AAᵀ): r x r, where BA is as large as the model.
                 square = ((b.T @ b) * (a @ a.T)).sum().item()
-                changed += module.scaling[SCORED] ** 2 * square
+                change += module.scaling[SCORED] ** 2 * square
                 weight = dequantize_module_weight(module.get_base_layer())
                 total += torch.linalg.vector_norm(weight, dtype=torch.float32).item() ** 2
-        return math.sqrt(changed / total)
+        return math.sqrt(change / total)
 
     def checkpoint(self, path: Path) -> None:
         torch.save({"trained": self._trained, "optimizer": self._optimizer.state_dict()}, path)
@@ -280,24 +284,26 @@ class TorchPeftBackend:
         return self._scored(self._logits(sequences), sequences)
 
     def _scored(self, logits: Tensor, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
-        targets = self._padded([s.reply for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, R)
+        targets = self._padded(
+            [s.reply for s in sequences], at_left=True, fill=self.renderer.pad_id
+        )  # (B, R)
         mask = self._padded([[True] * len(s.reply) for s in sequences])
         return _leftwards(token_logps(logits, targets), sequences), mask
 
     def _logits(self, sequences: Sequence[Rendered]) -> Tensor:
         """Return the logits that predict the reply tokens, (B, R, V), replies at the right."""
-        ids = self._padded([s.ids for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, T + 1)
-        seen = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
-        attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], left=True)  # (B, T)
+        ids = self._padded([s.ids for s in sequences], at_left=True, fill=self.renderer.pad_id)  # (B, T + 1)
+        inputs = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
+        attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], at_left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
-        with self._sparing(seen.numel()) if torch.is_grad_enabled() else nullcontext():
+        with self._sparing(inputs.numel()) if torch.is_grad_enabled() else nullcontext():
             logits: Tensor = self._model(
-                input_ids=seen,
+                input_ids=inputs,
                 # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
                 attention_mask=None if attended.all() else attended,
                 position_ids=(attended.cumsum(dim=1) - 1).clamp(min=0),
                 # Places, not their count: for a slice of a batch torch copies the head's weights for each row.
-                logits_to_keep=torch.arange(seen.shape[1] - longest, seen.shape[1], device=self._device),
+                logits_to_keep=torch.arange(inputs.shape[1] - longest, inputs.shape[1], device=self._device),
                 use_cache=False,
             ).logits  # (B, R, V)
         return logits
@@ -308,12 +314,12 @@ class TorchPeftBackend:
             return _recomputing_layers(self._model)
         return sdpa_kernel(SDPBackend.MATH) if self._device.type == "cpu" else nullcontext()
 
-    def _padded(self, rows: Sequence[Sequence[Any]], *, left: bool = False, fill: float = 0) -> Tensor:
+    def _padded(self, rows: Sequence[Sequence[Any]], *, at_left: bool = False, fill: float = 0) -> Tensor:
         return pad_sequence(
             [torch.tensor(row, device=self._device) for row in rows],
             batch_first=True,
             padding_value=fill,
-            padding_side="left" if left else "right",
+            padding_side="left" if at_left else "right",
         )
 
 
@@ -325,14 +331,15 @@ def _leftwards(rows: Tensor, sequences: Sequence[Rendered]) -> Tensor:
 
 
 def _projections(replies: int, matrices: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return random signs (r, kept) that gradients of matrices (out, r) are multiplied by; None: all of them fits."""
+    """Return random signs (r, count) that gradients of matrices (out, r) are multiplied by; None: all of them fits."""
     rank = matrices[0].shape[1]
-    kept = directions(replies, rank, sum(len(each) for each in matrices))
-    if kept == rank:
+    count = directions(replies, rank, sum(len(matrix) for matrix in matrices))
+    if count == rank:
         return [None] * len(matrices)
     dice = torch.Generator().manual_seed(0)
     return [
-        (torch.randint(0, 2, (rank, kept), generator=dice) * 2.0 - 1).to(each.device) for each in matrices
+        (torch.randint(0, 2, (rank, count), generator=dice) * 2.0 - 1).to(matrix.device)
+        for matrix in matrices
     ]
 
 
@@ -346,10 +353,10 @@ def _sampled_together(lengths: Sequence[int], max_tokens: int) -> list[list[int]
 
 def _groups(model: Any, config: Hyperparameters) -> list[dict[str, Any]]:
     """Return what is trained, each with its learning rate: B learns ``lora_plus_ratio`` times as fast."""
-    trained = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     rates = {False: config.learning_rate, True: config.learning_rate * config.lora_plus_ratio}
     return [
-        {"params": [each for name, each in trained if (".lora_B." in name) is fast], "lr": rate}
+        {"params": [parameter for name, parameter in trained if (".lora_B." in name) is fast], "lr": rate}
         for fast, rate in rates.items()
     ]
 
@@ -364,17 +371,17 @@ def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:
     )
 
 
-def targets(base: Any, wanted: Sequence[str] = ()) -> str | list[str]:
+def targets(base: Any, choice: Sequence[str] = ()) -> str | list[str]:
     """Return which modules a fresh LoRA changes: all linear layers, but in a mixture of experts only the attention's.
 
     There, peft's "all-linear" takes the fused experts and the routers, too (0.21, Mixtral, Qwen 3 and DeepSeek), and so
     it does as soon as a single gate_proj is named. But an expert sees few of some thirty replies, and a router must not
-    move with them. ``wanted``: the user's own choice. Raises JobError when the model has no such layer.
+    move with them. ``choice``: the user's own choice. Raises JobError when the model has no such layer.
     """
-    if not wanted:
+    if not choice:
         if not any(name.endswith(".experts") for name, _ in base.named_modules()):
             return "all-linear"
-        wanted = (ATTENTION,)
+        choice = (ATTENTION,)
     head = base.get_output_embeddings()
     return target_names(
         [
@@ -382,7 +389,7 @@ def targets(base: Any, wanted: Sequence[str] = ()) -> str | list[str]:
             for name, module in base.named_modules()
             if isinstance(module, torch.nn.Linear) and module is not head
         ],
-        wanted,
+        choice,
     )
 
 

@@ -29,15 +29,15 @@ def loss_named(name: str) -> Loss:
         return loss
     module, _, function = name.partition(":")
     try:
-        found = getattr(import_module(module), function)
+        attribute = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise JobError(
             f"cannot load the objective {name!r}: {error}. It must be module:function, "
             "importable by the trainer (set PYTHONPATH)"
         ) from error
-    if not callable(found):
+    if not callable(attribute):
         raise JobError(f"the objective {name!r} is not a function")
-    loaded: Loss = found
+    loaded: Loss = attribute
     return loaded
 
 

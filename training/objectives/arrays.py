@@ -24,7 +24,7 @@ class Functions(Protocol):
     def log_sigmoid(self, x: Array, /) -> Array:
         """Return log(1 / (1 + e^−x)), also where x is far below 0."""
 
-    def where(self, condition: Array, x: Array, other: float, /) -> Array:
+    def where(self, condition: Array, x: Array, otherwise: float, /) -> Array:
         """Return x where the condition holds, and the other without a gradient elsewhere."""
 
     def clip(self, x: Array, low: float | None, high: float | None, /) -> Array: ...
@@ -63,9 +63,9 @@ class Batch:
         """Return how many tokens each reply has, at least 1, (B,)."""
         return xp.clip(self.mask.sum(axis=1), 1, None)
 
-    def log_ratio(self, other: Array, xp: Functions) -> Array:
+    def log_ratio(self, logps: Array, xp: Functions) -> Array:
         """Return log π − log of another policy, 0 at padding, (B, T)."""
-        return xp.where(self.mask, self.policy - other, 0.0)
+        return xp.where(self.mask, self.policy - logps, 0.0)
 
     def k3(self, xp: Functions) -> Array:
         """Return r − 1 − log r with r = π_ref / π, ≥ 0: an estimate of KL(π ‖ π_ref) a token, (B, T).

@@ -74,9 +74,9 @@ def surrogate(ratio: Array, advantages: Array, band: tuple[float, float], xp: Fu
     return gained + xp.where(advantages <= 0, advantages * xp.clip(ratio, low, None), 0.0)
 
 
-def log_rho(batch: Batch, other: Array, xp: Functions) -> Array:
+def log_rho(batch: Batch, logps: Array, xp: Functions) -> Array:
     """Return the mean log ratio of each reply's tokens, detached, (B,)."""
-    return xp.constant(batch.log_ratio(other, xp).sum(axis=1) / batch.tokens(xp))
+    return xp.constant(batch.log_ratio(logps, xp).sum(axis=1) / batch.tokens(xp))
 
 
 def token_filter(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
@@ -95,8 +95,8 @@ def distance_from(log_rho: Array, band: tuple[float, float], xp: Functions) -> A
 def sft(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
     """Return ``Σ_i w_i · mean_t( −log π_it + kl_beta · k3_it )`` over the good replies."""
     likelihood = xp.where(batch.mask, batch.policy, 0.0).sum(axis=1) / batch.tokens(xp)
-    each = batch.penalty(config, xp) - likelihood
-    return xp.where(batch.good, batch.weights * each, 0.0).sum()
+    losses = batch.penalty(config, xp) - likelihood
+    return xp.where(batch.good, batch.weights * losses, 0.0).sum()
 
 
 def distil(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
@@ -113,8 +113,8 @@ def distil(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
     K = V − 1 both are equal.
     """
     cross_entropy = xp.where(batch.mask, -(batch.teacher * batch.student).sum(axis=2), 0.0)
-    each = cross_entropy.sum(axis=1) / batch.tokens(xp) + batch.penalty(config, xp)
-    return (batch.weights * each).sum()
+    losses = cross_entropy.sum(axis=1) / batch.tokens(xp) + batch.penalty(config, xp)
+    return (batch.weights * losses).sum()
 
 
 def kto(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:

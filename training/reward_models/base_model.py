@@ -38,7 +38,7 @@ def loaded_base(weights: Path, threads: int) -> tuple[Any, Any]:
 
 
 def _check_room(weights: Path) -> None:
-    size = sum(each.stat().st_size for each in weights.glob("*.safetensors"))
+    size = sum(file.stat().st_size for file in weights.glob("*.safetensors"))
     if size > MOST_BYTES:
         raise JobError(
             f"the base model has {size / 1e9:.1f} GB of weights, too many to look at each reply with it"

@@ -32,12 +32,12 @@ class Embeddings:
         self._embedding = embedding
         self._seed = seed
 
-    def learn_and_score(self, ratings: Ratings, seen: Places, unseen: Places) -> Vector:
-        model = self.learn(ratings.of(seen))
-        return model.scores([ratings.replies[each].seen for each in unseen])
+    def learn_and_score(self, ratings: Ratings, training: Places, unseen: Places) -> Vector:
+        model = self.learn(ratings.of(training))
+        return model.scores([ratings.replies[place].reply for place in unseen])
 
     def learn(self, ratings: Ratings) -> Ensemble:
-        features = self._embedding.features([each.seen for each in ratings.replies])
+        features = self._embedding.features([rating.reply for rating in ratings.replies])
         mean, spread = features.mean(axis=0), features.std(axis=0)
         scale = np.where(spread > NO_SPREAD, spread, 1.0)
         table = torch.tensor((features - mean) / scale, dtype=torch.float32)
@@ -51,7 +51,10 @@ class Embeddings:
         fit(weights, logits, targets(ratings, self._seed), DECAY)
         return Ensemble(
             Perceptrons(
-                self._embedding, mean, scale, *(each.detach().numpy().astype(np.float64) for each in weights)
+                self._embedding,
+                mean,
+                scale,
+                *(tensor.detach().numpy().astype(np.float64) for tensor in weights),
             )
         )
 
@@ -77,17 +80,17 @@ def embedding_of(tokenizer: Any, model: Any) -> Embedding:
 def _pieces(tokenizer: Any, count: int) -> dict[str, int]:
     """Return the texts of tokens that are whole characters, and their numbers."""
     special = set(tokenizer.all_special_ids)
-    found: dict[str, int] = {}
+    pieces: dict[str, int] = {}
     for number in range(min(count, len(tokenizer))):
         text = tokenizer.decode([number], clean_up_tokenization_spaces=False)
         if number not in special and 0 < len(text) <= LONGEST_PIECE and "\ufffd" not in text:
-            found.setdefault(text, number)
-    return found
+            pieces.setdefault(text, number)
+    return pieces
 
 
 def main_directions(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     """Return rows (N, F) in the directions of their largest variance, (N, min(count, F)); the largest is 1."""
     middle = rows - rows.mean(axis=0)
     values, vectors = np.linalg.eigh(middle.T @ middle / len(rows))
-    kept = vectors[:, ::-1][:, :count]
-    return np.asarray(middle @ kept / np.sqrt(max(float(values[-1]), 1e-12)), dtype=np.float32)
+    directions = vectors[:, ::-1][:, :count]
+    return np.asarray(middle @ directions / np.sqrt(max(float(values[-1]), 1e-12)), dtype=np.float32)

@@ -52,17 +52,17 @@ class Targets:
 
 def targets(ratings: Ratings, seed: int) -> Targets:
     generator = np.random.default_rng(seed)
-    said = np.array([each.reward or 0.0 for each in ratings.lines])
-    weights = np.array([each.weight for each in ratings.lines])
-    thumbs = np.where(np.abs(said) == THUMB, np.sign(said), 0.0)
-    graded = (said != 0) & (thumbs == 0)
-    drawn = _drawn(generator, len(said)) * weights
+    rewards = np.array([line.reward or 0.0 for line in ratings.lines])
+    weights = np.array([line.weight for line in ratings.lines])
+    thumbs = np.where(np.abs(rewards) == THUMB, np.sign(rewards), 0.0)
+    graded = (rewards != 0) & (thumbs == 0)
+    drawn = _drawn(generator, len(rewards)) * weights
     halves = [_shares(drawn * (thumbs == sign)) for sign in (1.0, -1.0)]
     pairs = np.array(ratings.pairs, dtype=np.int64).reshape(-1, 2)
     return Targets(
         torch.tensor(thumbs, dtype=torch.float32),
         torch.tensor(sum(halves) / 2, dtype=torch.float32),
-        torch.tensor((said + 1) / 2, dtype=torch.float32),
+        torch.tensor((rewards + 1) / 2, dtype=torch.float32),
         torch.tensor(_shares(drawn * graded), dtype=torch.float32),
         torch.tensor(pairs[:, 0]),
         torch.tensor(pairs[:, 1]),
@@ -84,18 +84,18 @@ def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def loss(logits: Tensor, said: Targets) -> Tensor:
+def loss(logits: Tensor, targets: Targets) -> Tensor:
     """Return the sum of the members' losses; ``logits``: (M, N)."""
-    thumbs = -(logsigmoid(said.thumbs * logits) * said.thumb_weights).sum()
-    grades = ((logits.sigmoid() - said.grades).square() * said.grade_weights).sum()
-    pairs = -(logsigmoid(logits[:, said.better] - logits[:, said.worse]) * said.pair_weights).sum()
+    thumbs = -(logsigmoid(targets.thumbs * logits) * targets.thumb_weights).sum()
+    grades = ((logits.sigmoid() - targets.grades).square() * targets.grade_weights).sum()
+    pairs = -(logsigmoid(logits[:, targets.better] - logits[:, targets.worse]) * targets.pair_weights).sum()
     return thumbs + grades + pairs
 
 
-def fit(parameters: Sequence[Tensor], logits: Logits, said: Targets, decay: float) -> None:
+def fit(parameters: Sequence[Tensor], logits: Logits, targets: Targets, decay: float) -> None:
     """Change the parameters so that the logits fit what was said. ``decay``: weight decay, apart from the gradient."""
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=decay, fused=True)
     for _ in range(STEPS):
         optimizer.zero_grad(set_to_none=True)
-        loss(logits(), said).backward()  # type: ignore[no-untyped-call]
+        loss(logits(), targets).backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -34,7 +34,7 @@ class Classifier:
             config = AutoConfig.from_pretrained(name, **options)
             _check(name, config)
             self._tokenizer = AutoTokenizer.from_pretrained(name, truncation_side="left", **options)
-            self._model, found = AutoModelForSequenceClassification.from_pretrained(
+            self._model, report = AutoModelForSequenceClassification.from_pretrained(
                 name, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **options
             )
         except JobError:
@@ -44,7 +44,7 @@ class Classifier:
                 f"the reward model {name} can't be loaded: {error}. It must be a directory with config.json, a "
                 "tokenizer and *.safetensors, or a model that was downloaded before"
             ) from error
-        if lacking := sorted(found["missing_keys"]):
+        if lacking := sorted(report["missing_keys"]):
             raise JobError(
                 f"the reward model {name} lacks weights ({', '.join(lacking[:3])}): it was not trained as a reward "
                 "model, or files are missing"
@@ -54,18 +54,18 @@ class Classifier:
 
     def score(self, messages: list[dict[str, Any]], replies: list[str]) -> list[float]:
         """Return a number in [0, 1] for each reply, σ of the logit."""
-        found = []
+        scores = []
         for reply in replies:
             text = self._text([*messages, {"role": "assistant", "content": reply}])
             ids = self._tokenizer(text, return_tensors="pt", truncation=True, max_length=MOST_TOKENS)
             with self._torch.inference_mode():
-                found.append(float(self._model(**ids).logits[0, 0].sigmoid()))
-        return found
+                scores.append(float(self._model(**ids).logits[0, 0].sigmoid()))
+        return scores
 
     def _text(self, messages: list[dict[str, Any]]) -> str:
         if self._tokenizer.chat_template:
             return str(self._tokenizer.apply_chat_template(messages, tokenize=False))
-        return "\n\n".join(f"{each['role']}: {each['content']}" for each in messages)
+        return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
 def _check(name: str, config: Any) -> None:
@@ -102,9 +102,9 @@ def main() -> int:
         return 2
     _say(answers, ready=True)
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            _say(answers, rewards=classifier.score(asked["messages"], asked["replies"]))
+            _say(answers, rewards=classifier.score(request["messages"], request["replies"]))
         except Exception as error:  # noqa: BLE001 - one conversation that a template refuses must not end the others
             _say(answers, error=f"{type(error).__name__}: {error}")
     return 0

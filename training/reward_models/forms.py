@@ -20,7 +20,7 @@ class FormOfModel(Protocol):
     name: str
     objective: str
 
-    def learn_and_score(self, ratings: Ratings, seen: Places, unseen: Places) -> Vector | None:
+    def learn_and_score(self, ratings: Ratings, training: Places, unseen: Places) -> Vector | None:
         """Learn from some replies; return the scores of others. None: these teach nothing."""
         ...
 
@@ -31,16 +31,16 @@ class FormOfModel(Protocol):
 
 def order_of(form: FormOfModel, ratings: Ratings) -> Order | None:
     """Cross-validate a form, all of it: whatever it chooses by itself is chosen without the unseen replies."""
-    found = []
+    repeats = []
     for seed in range(REPEATS):
         scores = np.empty(len(ratings.replies))
-        for seen, unseen in ratings.folds(seed):
-            new = form.learn_and_score(ratings, seen, unseen)
+        for training, unseen in ratings.folds(seed):
+            new = form.learn_and_score(ratings, training, unseen)
             if new is None or not np.isfinite(new).all():
                 return None
             scores[unseen] = new
-        found.append(scores)
-    return unseen_order(found, ratings.good)
+        repeats.append(scores)
+    return unseen_order(repeats, ratings.good)
 
 
 class WordsOrForm:
@@ -49,9 +49,9 @@ class WordsOrForm:
     name = WORDS_OR_FORM
     objective = "ridge regression on good and bad, both classes weighing the same"
 
-    def learn_and_score(self, ratings: Ratings, seen: Places, unseen: Places) -> Vector | None:
-        model = fit_views(ratings.of(seen).replies)
-        return ridges(model).scores([ratings.replies[each].seen for each in unseen]) if model else None
+    def learn_and_score(self, ratings: Ratings, training: Places, unseen: Places) -> Vector | None:
+        model = fit_views(ratings.of(training).replies)
+        return ridges(model).scores([ratings.replies[place].reply for place in unseen]) if model else None
 
     def learn(self, ratings: Ratings) -> Ensemble | None:
         model = fit_views(ratings.replies)

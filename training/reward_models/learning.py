@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from burnish.gate.preference import Ensemble, Order, write_reward_model
-from burnish.gate.preference.saved import RewardManifest, Tried
+from burnish.gate.preference.saved import RewardManifest, Trial
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.reward_job import MODEL, RewardJob, read_reward_job
 from burnish.training.reward_models.forms import EMBEDDINGS, FormOfModel, WordsOrForm, order_of
@@ -23,12 +23,12 @@ def learn_reward_model(path: Path) -> RewardManifest:
     job, lines = read_reward_job(path)
     ratings, unused = usable(lines)
     forms, untried = _forms(job)
-    tried, chosen = compared(ratings, forms)
-    if chosen is None:
+    trials, best = compared(ratings, forms)
+    if best is None:
         raise NotTrainable(
             f"no form of reward model could be tried: {NOTHING}. Rate answers in more conversations"
         )
-    form, model = chosen
+    form, model = best
     return write_reward_model(
         path / MODEL,
         model,
@@ -36,11 +36,11 @@ def learn_reward_model(path: Path) -> RewardManifest:
         made_at=time.time(),
         objective=form.objective,
         learnt_from=ratings.learnt_from(dict(Counter(job.left_out) + Counter(unused))),
-        tried=(*tried, *untried),
+        tried=(*trials, *untried),
     )
 
 
-def _forms(job: RewardJob) -> tuple[list[FormOfModel], list[Tried]]:
+def _forms(job: RewardJob) -> tuple[list[FormOfModel], list[Trial]]:
     """Return the forms that can be tried, and why others can't."""
     why = job.why_no_base
     if job.base_weights:
@@ -48,7 +48,7 @@ def _forms(job: RewardJob) -> tuple[list[FormOfModel], list[Tried]]:
             return [WordsOrForm(), _form_of_base(job)], []
         except (JobError, MissingDependency) as error:
             why = str(error)
-    return [WordsOrForm()], [Tried(name=EMBEDDINGS, reason=why)]
+    return [WordsOrForm()], [Trial(name=EMBEDDINGS, reason=why)]
 
 
 def _form_of_base(job: RewardJob) -> FormOfModel:
@@ -65,19 +65,19 @@ def _form_of_base(job: RewardJob) -> FormOfModel:
 
 def compared(
     ratings: Ratings, forms: Sequence[FormOfModel]
-) -> tuple[list[Tried], tuple[FormOfModel, Ensemble] | None]:
+) -> tuple[list[Trial], tuple[FormOfModel, Ensemble] | None]:
     """Return how each form ordered unseen ratings, and the best one, learnt from all of them."""
-    found: list[tuple[Tried, FormOfModel, Ensemble | None]] = []
+    candidates: list[tuple[Trial, FormOfModel, Ensemble | None]] = []
     for form in forms:
         ordered = order_of(form, ratings)
         model = form.learn(ratings) if ordered else None
-        found.append((_tried(form, ordered), form, model))
-    able = [(tried.share or 0.0, form, model) for tried, form, model in found if model]
-    best = max(able, key=lambda each: each[0]) if able else None
-    return [tried for tried, _, _ in found], (best[1], best[2]) if best else None
+        candidates.append((_trial(form, ordered), form, model))
+    able = [(trial.share or 0.0, form, model) for trial, form, model in candidates if model]
+    best = max(able, key=lambda candidate: candidate[0]) if able else None
+    return [trial for trial, _, _ in candidates], (best[1], best[2]) if best else None
 
 
-def _tried(form: FormOfModel, ordered: Order | None) -> Tried:
+def _trial(form: FormOfModel, ordered: Order | None) -> Trial:
     if ordered is None:
-        return Tried(name=form.name, reason=NOTHING)
-    return Tried(name=form.name, share=ordered.share, error=ordered.error)
+        return Trial(name=form.name, reason=NOTHING)
+    return Trial(name=form.name, share=ordered.share, error=ordered.error)

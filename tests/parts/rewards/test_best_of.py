@@ -168,7 +168,7 @@ async def test_rewards_that_are_no_numbers_choose_nothing(tmp_path: Path) -> Non
     learnt = learnt_ensemble().members
     assert isinstance(learnt, Ridges)
     huge = Ridges(
-        learnt.seen, np.full_like(learnt.coefficients, 1e308), np.full_like(learnt.constants, -1e308)
+        learnt.features, np.full_like(learnt.coefficients, 1e308), np.full_like(learnt.constants, -1e308)
     )
     keep_model(tmp_path / "data", Ensemble(huge))
     async with behind(tmp_path, answering(texts(True, True))) as (client, _):

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends import base
-from burnish.training.backends.base import LIKELIEST, Lesson, Logps, Reply
+from burnish.training.backends.base import LIKELIEST, Lesson, LessonReply, Logps
 from burnish.training.backends.torch_peft import TorchPeftBackend, targets
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
@@ -46,7 +46,9 @@ def trainee(tiny_weights: Path) -> TorchPeftBackend:
 
 
 def lesson(tokens: Rendered, logps: Logps, advantage: float, loss: LossName = "mis_po") -> Lesson:
-    return Lesson(loss, (Reply(tokens, (advantage,) * len(tokens.reply), advantage > 0, 1.0, logps, logps),))
+    return Lesson(
+        loss, (LessonReply(tokens, (advantage,) * len(tokens.reply), advantage > 0, 1.0, logps, logps),)
+    )
 
 
 def rated(backend: TorchPeftBackend, count: int = 4) -> list[Lesson]:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.gate.preference import Candidate, Ensemble, read_reward_model, write_reward_model
+from burnish.gate.preference import CandidateReply, Ensemble, read_reward_model, write_reward_model
 from burnish.gate.preference.embedding import Embedding
 from burnish.gate.preference.saved import LearntFrom
-from burnish.gate.preference.views import Seen
+from burnish.gate.preference.views import PlainReply
 from burnish.training.errors import NotTrainable
-from burnish.training.reward_job import MODEL, Rated, RewardJob, write_reward_job
+from burnish.training.reward_job import MODEL, RatingLine, RewardJob, write_reward_job
 from burnish.training.reward_models.learning import learn_reward_model
 from burnish.training.reward_models.ratings import usable
 from tests.support.jobs import Base
@@ -29,10 +29,10 @@ from burnish.training.reward_models.embeddings import Embeddings  # noqa: E402
 LEARNT_FROM = LearntFrom(good=1, bad=1, graded=0, pairs=0, conversations=2)
 
 
-def lines(count: int = 40, seed: int = 0) -> list[Rated]:
+def lines(count: int = 40, seed: int = 0) -> list[RatingLine]:
     dice = random.Random(seed)
     return [
-        Rated(
+        RatingLine(
             conversation_id=f"c{n}",
             prompt="Tell me.",
             text=sentence(dice, liked=n % 2 == 0),
@@ -58,7 +58,7 @@ def test_all_forms_are_compared_and_the_best_one_is_saved(tmp_path: Path, tiny: 
     again, model = read_reward_model(tmp_path / "job" / MODEL)
     assert again == manifest
     dice = random.Random(9)
-    good, bad = model.score([], [Candidate(sentence(dice, liked=liked)) for liked in (True, False)])
+    good, bad = model.score([], [CandidateReply(sentence(dice, liked=liked)) for liked in (True, False)])
     assert bad < 0.5 < good
 
 
@@ -82,7 +82,8 @@ def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp
     model = Embeddings(embedding(), seed=0).learn(ratings)
     dice = random.Random(5)
     unseen = {
-        liked: [Seen("", sentence(dice, liked=liked), True) for _ in range(20)] for liked in (True, False)
+        liked: [PlainReply("", sentence(dice, liked=liked), True) for _ in range(20)]
+        for liked in (True, False)
     }
     assert model.scores(unseen[True]).min() > model.scores(unseen[False]).max()
 
@@ -101,9 +102,9 @@ def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp
 
 def test_texts_are_cut_into_the_longest_pieces_and_strange_characters_passed_over() -> None:
     known = Embedding(("a", "ab", "abc", "c"), np.eye(4, dtype=np.float32))
-    (row,) = known.features([Seen("ab", "abcaé€c", True)])
+    (row,) = known.features([PlainReply("ab", "abcaé€c", True)])
     assert row.tolist() == [0, 1, 0, 0, 1 / 3, 0, 1 / 3, 1 / 3]
-    (empty,) = known.features([Seen("", "€", True)])
+    (empty,) = known.features([PlainReply("", "€", True)])
     assert empty.tolist() == [0.0] * 8
 
 
@@ -125,8 +126,8 @@ def test_the_loss_is_the_formula_of_each_kind_of_rating() -> None:
 
 
 def test_each_member_sees_both_classes_alike_and_other_ratings() -> None:
-    graded = Rated(conversation_id="g", prompt="", text="x", finished=True, reward=0.5)
-    better = Rated(conversation_id="p", prompt="", text="y", finished=True, reward=None, worse=(0,))
+    graded = RatingLine(conversation_id="g", prompt="", text="x", finished=True, reward=0.5)
+    better = RatingLine(conversation_id="p", prompt="", text="y", finished=True, reward=None, worse=(0,))
     ratings, _ = usable([*lines(48)[:45], graded, better])
     said = fitting.targets(ratings, seed=0)
     for weights in (said.grade_weights, said.pair_weights):
@@ -148,7 +149,7 @@ def test_a_cross_validation_never_parts_a_conversation() -> None:
 
 
 def test_feedback_that_says_nothing_is_counted() -> None:
-    neutral = Rated(conversation_id="n", prompt="", text="x", finished=True, reward=None)
+    neutral = RatingLine(conversation_id="n", prompt="", text="x", finished=True, reward=None)
     _, left_out = usable([*lines(), neutral])
     assert left_out == {"neither good nor bad": 1}
     with pytest.raises(NotTrainable, match="0 good and 0 bad"):
