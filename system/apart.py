@@ -142,7 +142,7 @@ class _Child:
     def answer(self, call: _Call) -> tuple[Any, Exception | None]:
         """Return what the function returned and raised. Raises OutOfTime, BrokenPipeError, EOFError."""
         _write(call, self._calls)
-        limited = _Limited(self._answers.fileno(), time.monotonic() + WALL_PER_CPU * call.cpu_limit_s)
+        limited = _TimedPipe(self._answers.fileno(), time.monotonic() + WALL_PER_CPU * call.cpu_limit_s)
         answer: tuple[Any, Exception | None] = pickle.load(io.BufferedReader(limited))  # noqa: S301  (our own child)
         return answer
 
@@ -157,7 +157,7 @@ class _Child:
         self._process.wait()
 
 
-class _Limited(io.RawIOBase):
+class _TimedPipe(io.RawIOBase):
     """Reads a pipe until a time on the monotonic clock. Raises OutOfTime."""
 
     def __init__(self, descriptor: int, until: float) -> None:

@@ -46,7 +46,7 @@ NO_ANSWER = "the model is too small: even with your comments in its prompt, it g
 
 
 @dataclass(frozen=True, slots=True)
-class Criticised:
+class CriticisedReply:
     """A reply with a comment."""
 
     sample: Sample
@@ -62,7 +62,7 @@ class Criticised:
 class Revision:
     """A sample that was drawn with comments in the prompt."""
 
-    to: Criticised
+    to: CriticisedReply
     tokens: Rendered
     """After the prompt without comments."""
     plain: Logps
@@ -112,7 +112,7 @@ def lessons_from_comments(
 
 def _criticised(
     samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend, left_out: LeftOut | None
-) -> Iterable[Criticised]:
+) -> Iterable[CriticisedReply]:
     config, render = spec.hyperparameters, backend.renderer.prompt
     # A few hundred runs may follow each other; none uses another's dice.
     wordings = [pooled(samples, spec.seed + 1000 * time) for time in range(SAMPLES)]
@@ -133,11 +133,11 @@ def _criticised(
         reply = None
         with suppress(Unrenderable):
             reply = rendered(sample, backend.renderer, config.max_tokens)
-        yield Criticised(sample, tuple(plain), tuple(map(tuple, commented)), reply)
+        yield CriticisedReply(sample, tuple(plain), tuple(map(tuple, commented)), reply)
 
 
 def _best(
-    criticised: Sequence[Criticised], start: Policy, spec: JobSpec, backend: TrainerBackend
+    criticised: Sequence[CriticisedReply], start: Policy, spec: JobSpec, backend: TrainerBackend
 ) -> list[Revision]:
     """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
     asking = [(critique, prompt) for critique in criticised for prompt in critique.commented]
@@ -156,12 +156,12 @@ def _best(
     return explained[: MOST_REVISIONS * len(criticised)]
 
 
-def _room(criticised: Sequence[Criticised]) -> int:
+def _room(criticised: Sequence[CriticisedReply]) -> int:
     longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
     return min(max(TEACHER_TOKENS, longest), MOST_TEACHER_TOKENS)
 
 
-def _usable(critique: Criticised, text: str) -> bool:
+def _usable(critique: CriticisedReply, text: str) -> bool:
     stems = topics(asked(critique.sample.messages))
     return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))
 

@@ -33,7 +33,7 @@ MOST_WEIGHT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Valued:
+class ValuedStep:
     """A step, and how much better than the others it went on."""
 
     step: EpisodeStep
@@ -62,7 +62,7 @@ def worths(episode: Episode, discount: float) -> list[float]:
 
 def valued(
     episodes: Sequence[Episode], objective: Objective, config: Hyperparameters, left_out: LeftOut
-) -> list[Valued]:
+) -> list[ValuedStep]:
     """Return the steps that teach something. Raises NotTrainable if a reward isn't a number."""
     attempts = [Attempt(episode, worths(episode, config.discount)) for episode in episodes if episode.steps]
     check_finite([worth for attempt in attempts for worth in attempt.worths])
@@ -83,7 +83,7 @@ def valued(
             if at >= len(episode.steps):
                 continue
             if place in pulls and pulls[place][number]:
-                steps.append(Valued(episode.steps[at], compared[place][number], pulls[place][number]))
+                steps.append(ValuedStep(episode.steps[at], compared[place][number], pulls[place][number]))
             else:
                 left_out.add(MIDDLING, episode.steps[at].completion_id)
     return steps
@@ -121,7 +121,7 @@ def episode_lessons(
     """
     imitates = spec.objective == "sft"
     steps = valued(episodes, "rloo" if imitates else spec.objective, spec.hyperparameters, left_out)
-    pairs: list[tuple[Valued, Rendered]] = []
+    pairs: list[tuple[ValuedStep, Rendered]] = []
     for credit in _better(steps, left_out) if imitates else steps:
         try:
             pairs.append((credit, tokens(credit.step, backend.renderer, spec.hyperparameters.max_tokens)))
@@ -153,7 +153,7 @@ def episode_lessons(
     ]
 
 
-def _better(steps: Sequence[Valued], left_out: LeftOut) -> list[Valued]:
+def _better(steps: Sequence[ValuedStep], left_out: LeftOut) -> list[ValuedStep]:
     """Return the steps that went better than the others; their advantages become weights with a mean of about 1.
 
     Source: reward-weighted regression, Peters and Schaal 2007 (doi:10.1145/1273496.1273590), with a linear weight.
@@ -183,7 +183,7 @@ def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
 def _behaviour(
     job: JobDirectory,
     spec: JobSpec,
-    pairs: Sequence[tuple[Valued, Rendered]],
+    pairs: Sequence[tuple[ValuedStep, Rendered]],
     start: Sequence[Logps],
     backend: TrainerBackend,
 ) -> list[Logps]:

@@ -42,7 +42,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
     incumbent: Policy = job.path / adapter if adapter else "bare"
     limit = spec.hyperparameters.max_tokens
     general = _general(backend.renderer)
-    bare, phases = _Bare(backend), Phases(job.phases)
+    bare, phases = _BareScores(backend), Phases(job.phases)
     phases.begin("scoring")
     evaluation = Evaluation(
         run_id=spec.run_id,
@@ -60,7 +60,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
     return evaluation
 
 
-class _Bare:
+class _BareScores:
     """The base model, which several of the figures ask about the same replies: it scores each once."""
 
     def __init__(self, backend: TrainerBackend) -> None:
@@ -74,7 +74,7 @@ class _Bare:
 
 
 def _held_out(
-    bare: _Bare, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
+    bare: _BareScores, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
 ) -> tuple[HeldOutReply, ...]:
     sequences = examples(samples, bare.backend.renderer, max_tokens)
     tokens = [example.tokens for example in sequences]
@@ -89,7 +89,7 @@ def _held_out(
 
 
 def _words(
-    bare: _Bare, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int, phases: Phases
+    bare: _BareScores, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int, phases: Phases
 ) -> tuple[CommentFit, ...]:
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
     own = pooled(samples, seed=0)
@@ -117,7 +117,7 @@ def _words(
     )
 
 
-def _related(bare: _Bare, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
+def _related(bare: _BareScores, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
     """Score the replies without a word of their question under their own prompt and under a few others.
 
     Not those with tools at hand: in the midst of an agent's work, the last question says little of what is on topic.
@@ -147,7 +147,7 @@ def _related(bare: _Bare, rollouts: Sequence[Rollout], max_tokens: int) -> tuple
     return tuple(scores)
 
 
-def _kl(bare: _Bare, rollouts: Sequence[Rollout], candidate: Path, max_tokens: int) -> float | None:
+def _kl(bare: _BareScores, rollouts: Sequence[Rollout], candidate: Path, max_tokens: int) -> float | None:
     """Return KL(candidate ‖ bare) per token on the candidate's own replies: mean of log π − log π_ref.
 
     None when no reply can be scored.

@@ -22,7 +22,7 @@ from burnish.gate.preference.base import (
     Vector,
     last_question,
 )
-from burnish.gate.preference.ridge import Fitted, best_penalty, fit, redrawn
+from burnish.gate.preference.ridge import Regression, best_penalty, fit, redrawn
 from burnish.gate.preference.views import VIEWS, Form, PlainReply, View, Words, learnt
 
 MOST_RATED = 256
@@ -56,8 +56,8 @@ class PreferenceModel:
     order: Order
     """On ratings that it didn't see."""
     features: Form | Words
-    fitted: Fitted
-    again: tuple[Fitted, ...]
+    fitted: Regression
+    again: tuple[Regression, ...]
     """Fits to resampled ratings."""
 
     def score(self, prompt: Sequence[Message], replies: Sequence[CandidateReply]) -> list[float]:

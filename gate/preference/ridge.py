@@ -26,7 +26,7 @@ Labels = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class Regression:
     """score(x) = coefficients · x + constant."""
 
     coefficients: Vector
@@ -44,7 +44,7 @@ def balanced(labels: Labels, weights: Vector) -> Vector:
     return np.asarray(weights * share * len(labels) / 2)
 
 
-def fit(table: Vector, labels: Labels, weights: Vector, penalty: float) -> Fitted:
+def fit(table: Vector, labels: Labels, weights: Vector, penalty: float) -> Regression:
     """Minimise Σ w (y − x·β − c)² + λ |β|², both classes weighing the same. ``table``: (N, F)."""
     scaled = balanced(labels, weights)
     middle = scaled @ table / scaled.sum()
@@ -53,7 +53,7 @@ def fit(table: Vector, labels: Labels, weights: Vector, penalty: float) -> Fitte
     # (K + λ W⁻¹) α = y, β = Xᵀ α
     system = rows @ rows.T + penalty * np.diag(1 / scaled)
     coefficients = rows.T @ np.linalg.solve(system, labels - level)
-    return Fitted(coefficients, level - float(middle @ coefficients))
+    return Regression(coefficients, level - float(middle @ coefficients))
 
 
 def unseen_order(

@@ -54,7 +54,7 @@ class Ratings:
         )
 
     def folds(self, seed: int) -> Iterator[tuple[Places, Places]]:
-        """Yield (seen, unseen) places of a cross-validation that leaves whole conversations out."""
+        """Yield (training, unseen) places of a cross-validation that leaves whole conversations out."""
         labels = np.where(self.good, 1.0, -1.0)
         for mask in splits(labels, self.groups, seed):
             yield np.flatnonzero(mask), np.flatnonzero(~mask)
