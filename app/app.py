@@ -33,7 +33,7 @@ from burnish.proxy.log.batch import Stored
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.upstreams import pool_of
-from burnish.system.apart import Apart
+from burnish.system.apart import WorkerProcess
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def running(
         _beside(stack, prune_regularly(config, log))
         pool = pool_of(config)
         stack.push_async_callback(pool.close)
-        apart = stack.enter_context(closing(Apart(READ_LIMIT_S)))
+        apart = stack.enter_context(closing(WorkerProcess(READ_LIMIT_S)))
         guard = Guard(config)
         warn(config)
         opened = await stack.enter_async_context(learning(config, log, pool))

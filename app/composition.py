@@ -26,7 +26,7 @@ from burnish.proxy.relay.commands import ChatCommands
 from burnish.proxy.relay.outbound import Outbound
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
-from burnish.system.apart import Apart
+from burnish.system.apart import WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Composition:
     guard: Guard
     log: Log
     pool: Pool
-    apart: Apart
+    apart: WorkerProcess
     observer: Observer
     hooks: Hooks
     started: ManagedEngine | None

@@ -26,7 +26,7 @@ from burnish.config.engines import OLLAMA, ManagedKind
 from burnish.config.hyperparameters import IMPORT_PATH
 from burnish.config.model_names import DEFAULT_MODEL
 from burnish.config.setting_faults import explain
-from burnish.config.settings import ENV_PREFIX, URL_VARIABLE, Sources, merge, variables_in
+from burnish.config.settings import ENV_PREFIX, URL_VARIABLE, SettingSources, merge, variables_in
 from burnish.config.tables import (
     LITELLM,
     CaptureConfig,
@@ -469,7 +469,7 @@ def load_config(
     """
     variables = os.environ if environment is None else environment
     path = config_file(file, variables)
-    given = Sources(Config).read(path, env_files(path, variables), variables)
+    given = SettingSources(Config).read(path, env_files(path, variables), variables)
     merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:
         config = Config.model_validate(given)

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
-from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
 from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
-from burnish.training.dataset import Example, LeftOut, examples, leave_out, rendered
+from burnish.training.dataset import LeftOut, TrainingExample, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
-from burnish.training.policy_gradient import Answer, prompt_of, told_apart
+from burnish.training.policy_gradient import GradedAnswer, prompt_of, told_apart
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.strength import DISBELIEVED, above_average, advantages, balanced, enough, trust
@@ -51,10 +51,10 @@ def lessons(
         case "critique":
             return lessons_from_comments(spec, samples, backend, left_out)
         case "hybrid":
-            rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
+            from_ratings = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
             critique = lessons_from_comments(spec, samples, backend, left_out)
             # Criticised answers count as rated bad, so ``rated`` has them already.
-            return rated + [lesson for lesson in critique if lesson.good]
+            return from_ratings + [lesson for lesson in critique if lesson.good]
         case loss:
             return _rated(job, spec, loss, samples, backend, left_out=left_out)
 
@@ -75,7 +75,7 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
             if not any(teaches(sample, "sft") for sample in samples):
                 raise NotTrainable(NO_DEMONSTRATION)
         case objective if objective in POLICY_GRADIENT:
-            rewards = [each.reward for each in told_apart(samples)]
+            rewards = [sample.reward for sample in told_apart(samples)]
             if not rewards or min(rewards) == max(rewards):
                 raise NotTrainable(
                     f"{objective} compares answers, and all of these count alike: rate some good and some bad, correct "
@@ -117,21 +117,21 @@ def _wanted(sample: Sample) -> Sample:
     """Return what sft learns from a sample: its correction instead of the reply, and a reply that was preferred."""
     if sample.correction:
         reply = {"role": "assistant", "content": sample.correction}
-        other = {"reply": reply, "finished": True, "reward": 1.0, "behaviour_version": None}
-        return sample.model_copy(update=other)
+        changes = {"reply": reply, "finished": True, "reward": 1.0, "behaviour_version": None}
+        return sample.model_copy(update=changes)
     return sample.model_copy(update={"reward": 1.0}) if sample.worse and sample.reward <= 0 else sample
 
 
 def imitation(
-    spec: JobSpec, shown: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut
+    spec: JobSpec, demonstrations: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut
 ) -> list[Lesson]:
     """Return lessons by ``sft`` from replies to imitate, whatever the objective of the run is."""
-    found = examples(shown, backend.renderer, spec.hyperparameters.max_tokens, left_out)
-    tokens = [each.tokens for each in found]
+    replies = examples(demonstrations, backend.renderer, spec.hyperparameters.max_tokens, left_out)
+    tokens = [example.tokens for example in replies]
     start, reference = backend.logps(tokens, "trained"), backend.logps(tokens, "bare")
     return [
-        Lesson("sft", (_reply(each.tokens, 1.0, each.sample.weight, behaved, referred),))
-        for each, behaved, referred in zip(found, start, reference, strict=True)
+        Lesson("sft", (_reply(example.tokens, 1.0, example.sample.weight, behaved, referred),))
+        for example, behaved, referred in zip(replies, start, reference, strict=True)
     ]
 
 
@@ -141,31 +141,31 @@ def logged_answers(
     samples: Sequence[Sample],
     backend: TrainerBackend,
     left_out: LeftOut,
-) -> list[Answer]:
+) -> list[GradedAnswer]:
     """Return the logged answers with what feedback says they are worth, each under the version that gave it."""
     for sample in samples:
         if not teaches(sample, spec.objective):
             left_out.add(NOTHING.format(spec.objective), sample.completion_id)
     limit = spec.hyperparameters.max_tokens
     training = examples(told_apart(samples), backend.renderer, limit, left_out)
-    reference = backend.logps([each.tokens for each in training], "bare")
+    reference = backend.logps([example.tokens for example in training], "bare")
     behaviour = _behaviour(job, spec, training, reference, backend)
     return [
-        Answer(
-            prompt_of(each.sample),
-            each.tokens,
-            each.sample.reward,
-            each.sample.weight,
+        GradedAnswer(
+            prompt_of(example.sample),
+            example.tokens,
+            example.sample.reward,
+            example.sample.weight,
             behaved,
-            each.sample.completion_id,
+            example.sample.completion_id,
         )
-        for each, behaved in zip(training, behaviour, strict=True)
+        for example, behaved in zip(training, behaviour, strict=True)
     ]
 
 
 def _believed(
-    training: Sequence[Example], backend: TrainerBackend, label_noise: float, left_out: LeftOut
-) -> list[Example]:
+    training: Sequence[TrainingExample], backend: TrainerBackend, label_noise: float, left_out: LeftOut
+) -> list[TrainingExample]:
     """Weigh each rating by how far the others bear it out, and leave out those that they speak against.
 
     Neither kind is left out whole: then it is the similarity that is mistaken.
@@ -174,26 +174,26 @@ def _believed(
     if not label_noise or not enough(good):
         return list(training)
     believed = trust(backend.similarity([example.tokens for example in training]), good, label_noise)
-    kept = [
-        replace(each, sample=each.sample.model_copy(update={"weight": each.sample.weight * belief}))
-        for each, belief in zip(training, believed, strict=True)
+    remainder = [
+        replace(example, sample=example.sample.model_copy(update={"weight": example.sample.weight * belief}))
+        for example, belief in zip(training, believed, strict=True)
         if belief > DISBELIEVED
     ]
-    if len({each.sample.reward > 0 for each in kept}) == 1:
+    if len({example.sample.reward > 0 for example in remainder}) == 1:
         return list(training)
-    for each, belief in zip(training, believed, strict=True):
+    for example, belief in zip(training, believed, strict=True):
         if belief <= DISBELIEVED:
-            logger.warning("completion %s is left out: %s", each.sample.completion_id, DOUBTED)
-            left_out.add(DOUBTED, each.sample.completion_id)
-    return kept
+            logger.warning("completion %s is left out: %s", example.sample.completion_id, DOUBTED)
+            left_out.add(DOUBTED, example.sample.completion_id)
+    return remainder
 
 
-def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> Reply:
-    return Reply(tokens, (pull,) * len(tokens.reply), pull > 0, weight, behaviour, reference)
+def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> LessonReply:
+    return LessonReply(tokens, (pull,) * len(tokens.reply), pull > 0, weight, behaviour, reference)
 
 
 def _pulls(
-    loss: LossName, training: Sequence[Example], config: Hyperparameters
+    loss: LossName, training: Sequence[TrainingExample], config: Hyperparameters
 ) -> tuple[list[float], list[float]]:
     rewards = [example.sample.reward for example in training]
     weights = [example.sample.weight for example in training]
@@ -213,21 +213,21 @@ def _pairs(
 ) -> list[Lesson]:
     """A correction and a reply that was preferred are lessons in pairs."""
     limit = spec.hyperparameters.max_tokens
-    found: list[tuple[Sample, Rendered, Rendered]] = []
+    pairs: list[tuple[Sample, Rendered, Rendered]] = []
     for sample in samples:
         for better, worse in _better_and_worse(sample):
             try:
-                pair = [rendered(each, backend.renderer, limit) for each in (better, worse)]
-                found.append((sample, pair[0], pair[1]))
+                pair = [rendered(side, backend.renderer, limit) for side in (better, worse)]
+                pairs.append((sample, pair[0], pair[1]))
             except Unrenderable as error:
                 leave_out(
                     f"a pair of completion {sample.completion_id}", error, left_out, sample.completion_id
                 )
-    if not found:
+    if not pairs:
         raise NotTrainable(NO_PAIR)
-    for sample, *_ in found:
+    for sample, *_ in pairs:
         left_out.answers.pop(sample.completion_id, None)  # its other pair
-    tokens = [each for _, *pair in found for each in pair]
+    tokens = [sequence for _, *pair in pairs for sequence in pair]
     reference = backend.logps(tokens, "bare")
     start = backend.logps(tokens, "trained") if spec.parent_adapter else reference
     return [
@@ -238,15 +238,15 @@ def _pairs(
                 _reply(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
             ),
         )
-        for place, (sample, better, worse) in enumerate(found)
+        for place, (sample, better, worse) in enumerate(pairs)
     ]
 
 
 def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
     pairs = []
     if sample.correction:
-        wanted = {"role": "assistant", "content": sample.correction}
-        pairs.append((sample.model_copy(update={"reply": wanted, "finished": True}), sample))
+        reply = {"role": "assistant", "content": sample.correction}
+        pairs.append((sample.model_copy(update={"reply": reply, "finished": True}), sample))
     pairs += [
         (sample, sample.model_copy(update={"reply": worse, "finished": True})) for worse in sample.worse
     ]
@@ -256,7 +256,7 @@ def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
 def _behaviour(
     job: JobDirectory,
     spec: JobSpec,
-    training: Sequence[Example],
+    training: Sequence[TrainingExample],
     reference: Sequence[Logps],
     backend: TrainerBackend,
 ) -> list[Logps]:
@@ -265,14 +265,14 @@ def _behaviour(
     A reply of some other model has no behaviour policy here: the policy at the start of the run stands in, so
     that the bands bound how far training moves from it.
     """
-    found = list(reference)  # right for version 0, the base model
+    scores = list(reference)  # right for version 0, the base model
     for version in {example.sample.behaviour_version for example in training} - {0}:
         places = [p for p, example in enumerate(training) if example.sample.behaviour_version == version]
         policy: Policy = "trained" if version is None else _adapter_of(job, spec, version)
         scored = backend.logps([training[place].tokens for place in places], policy)
         for place, logps in zip(places, scored, strict=True):
-            found[place] = logps
-    return found
+            scores[place] = logps
+    return scores
 
 
 def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
@@ -341,7 +341,7 @@ def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
     return [
         Lesson(
             "distil",
-            (Reply(tokens, (1.0,) * len(tokens.reply), True, 1.0, own, own, teacher),),
+            (LessonReply(tokens, (1.0,) * len(tokens.reply), True, 1.0, own, own, teacher),),
             rehearsed=True,
         )
         for tokens, own, teacher in zip(answers, logps, teachers, strict=True)
@@ -351,6 +351,8 @@ def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
 def _rendered(renderer: Renderer, max_tokens: int) -> Iterator[Rendered]:
     """Yield the answers that fit into the limit."""
     for question, answer in ANSWERS:
-        asked = [{"role": "user", "content": question}]
+        messages = [{"role": "user", "content": question}]
         with suppress(Unrenderable):
-            yield renderer.conversation(asked, (), {"role": "assistant", "content": answer}, True, max_tokens)
+            yield renderer.conversation(
+                messages, (), {"role": "assistant", "content": answer}, True, max_tokens
+            )

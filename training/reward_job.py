@@ -3,7 +3,7 @@
 ::
 
     reward_job.json   RewardJob                 in
-    rated.jsonl       one Rated a line          in
+    rated.jsonl       one RatingLine a line     in
     model/            see gate.preference       out
     error.json        {"error", "message"}      out, when it failed for a reason we know
 
@@ -21,7 +21,7 @@ from burnish.gate.preference import MOST_RATED
 from burnish.system import durable
 from burnish.training.errors import JobError
 
-JOB, RATED, MODEL = "reward_job.json", "rated.jsonl", "model"
+JOB, LINES, MODEL = "reward_job.json", "rated.jsonl", "model"
 OLDER = f"older than the latest {MOST_RATED}"
 """Why replies aren't learnt from."""
 
@@ -30,7 +30,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Rated(_Record):
+class RatingLine(_Record):
     """A reply that something was said of. A line of ``rated.jsonl``."""
 
     conversation_id: str
@@ -66,19 +66,19 @@ class RewardJob(_Record):
     threads: int = 1
 
 
-def write_reward_job(path: Path, job: RewardJob, rated: list[Rated]) -> None:
+def write_reward_job(path: Path, job: RewardJob, lines: list[RatingLine]) -> None:
     """Create the directory (0700) with its inputs. Raises OSError."""
     path.mkdir(mode=0o700, parents=True)
-    durable.replace(path / RATED, "".join(each.model_dump_json() + "\n" for each in rated))
+    durable.replace(path / LINES, "".join(line.model_dump_json() + "\n" for line in lines))
     durable.replace(path / JOB, job.model_dump_json(indent=1))
 
 
-def read_reward_job(path: Path) -> tuple[RewardJob, list[Rated]]:
+def read_reward_job(path: Path) -> tuple[RewardJob, list[RatingLine]]:
     """Raises JobError."""
     try:
         job = RewardJob.model_validate_json((path / JOB).read_bytes())
         # Not splitlines: it would also split at the line separators that Unicode allows inside a text.
-        lines = (path / RATED).read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        return job, [Rated.model_validate_json(line) for line in lines if line]
+        lines = (path / LINES).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return job, [RatingLine.model_validate_json(line) for line in lines if line]
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         raise JobError(f"the job of a reward model in {path} can't be read: {error}") from error

@@ -12,7 +12,7 @@ from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.messages import text_of, words
 from burnish.proxy.records import RatedCompletion
-from burnish.training.reward_job import OLDER, Rated
+from burnish.training.reward_job import OLDER, RatingLine
 
 
 def question(messages: Sequence[dict[str, Any]]) -> str:
@@ -45,15 +45,15 @@ def latest(ratings: Sequence[Rating]) -> tuple[list[Rating], dict[str, int]]:
     return newest[::-1], dict(left_out)
 
 
-def lines(answers: Iterable[RatedCompletion]) -> list[Rated]:
+def lines(answers: Iterable[RatedCompletion]) -> list[RatingLine]:
     """Return what was said as lines of a job."""
-    rows: list[Rated] = []
+    rows: list[RatingLine] = []
     for answer in answers:
         _add(rows, answer)
     return rows
 
 
-def _add(rows: list[Rated], answer: RatedCompletion) -> None:
+def _add(rows: list[RatingLine], answer: RatedCompletion) -> None:
     """Append a rated answer behind the answers that it was preferred over, and the reply that was wanted instead."""
     completion = answer.completion
     worse = [len(rows) + place for place in range(len(answer.worse))]
@@ -65,9 +65,9 @@ def _add(rows: list[Rated], answer: RatedCompletion) -> None:
         rows.append(_line(answer, answer.correction, worse=(len(rows) - 1,)))
 
 
-def _line(answer: RatedCompletion, text: str, *, finished: bool = True, **fields: Any) -> Rated:
+def _line(answer: RatedCompletion, text: str, *, finished: bool = True, **fields: Any) -> RatingLine:
     completion = answer.completion
-    return Rated(
+    return RatingLine(
         conversation_id=completion.conversation_id,
         prompt=completion.prompt,
         messages=completion.messages,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.gate.preference import Candidate, Ensemble
+from burnish.gate.preference import CandidateReply, Ensemble
 from burnish.learner.trainer import run_step
 from burnish.parts.rewards.follower import Active, Follower
 from burnish.parts.rewards.json import TRAIN, UNKNOWN, doubt, model_json, why_off
@@ -225,5 +225,5 @@ def _foreign_id(foreign: ForeignModel) -> str:
 async def _ask(
     model: Ensemble, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]
 ) -> list[float]:
-    candidates = [Candidate(*reply) for reply in replies]
+    candidates = [CandidateReply(*reply) for reply in replies]
     return await asyncio.to_thread(model.score, asking(question(messages)), candidates)

@@ -13,11 +13,11 @@ from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import reading, with_system
 from burnish.proxy.relay.steps import Outgoing, Step
 from burnish.proxy.surfaces import SURFACES
-from burnish.system.apart import Apart
+from burnish.system.apart import WorkerProcess
 
 
 class AddInstructions(Step):
-    def __init__(self, instructions: Instructions, child: Apart) -> None:
+    def __init__(self, instructions: Instructions, child: WorkerProcess) -> None:
         self._instructions = instructions
         self._apart = child
 

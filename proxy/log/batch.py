@@ -14,7 +14,7 @@ from burnish.proxy.http.errors import NotFound, Unavailable
 from burnish.proxy.log.capture import Parsed, read, unparsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.records import Completion, Passthrough
-from burnish.system.apart import Apart
+from burnish.system.apart import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Transactions:
         self,
         connection: sqlite3.Connection,
         on_stored: Callable[[Stored], None],
-        child: Apart,
+        child: WorkerProcess,
         meanwhile: Callable[[], None],
     ) -> None:
         """``on_stored`` is called with each entry that is on the disk; ``meanwhile`` while a large one is read."""

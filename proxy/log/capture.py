@@ -14,7 +14,7 @@ from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.items import TYPE
 from burnish.proxy.surfaces.lenient import TooLong, Undecodable, decode, loads_storable
-from burnish.system.apart import LARGE_BYTES, Apart, NotStarted, OutOfTime
+from burnish.system.apart import LARGE_BYTES, NotStarted, OutOfTime, WorkerProcess
 
 FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256
@@ -63,7 +63,7 @@ class Parsed(NamedTuple):
     """Where it belongs, if that is known already."""
 
 
-def read(completion: Completion, child: Apart, meanwhile: Callable[[], None] = nothing) -> Parsed:
+def read(completion: Completion, child: WorkerProcess, meanwhile: Callable[[], None] = nothing) -> Parsed:
     """Parse a completion, a large one in the child process, and call ``meanwhile`` now and then until that is done.
 
     Raises what they raise, and OutOfTime.

@@ -44,7 +44,7 @@ from burnish.proxy.translation import (
     Translation,
     with_history,
 )
-from burnish.system.apart import LARGE_BYTES, Apart, Ended, OutOfTime
+from burnish.system.apart import LARGE_BYTES, OutOfTime, WorkerExit, WorkerProcess
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 # An engine may be updated, so its formats are looked up again after this time.
@@ -74,7 +74,7 @@ HeldUpTo = Callable[[str, str, str | None], Awaitable[Held | None]]
 
 
 class Translator:
-    def __init__(self, outbound: Outbound, guard: Guard, held_up_to: HeldUpTo, apart: Apart) -> None:
+    def __init__(self, outbound: Outbound, guard: Guard, held_up_to: HeldUpTo, apart: WorkerProcess) -> None:
         self._outbound = outbound
         self._apart = apart
         self._guard = guard
@@ -225,7 +225,7 @@ class Translator:
             large = encoding or len(content) > LARGE_BYTES
             try:
                 status, content = await self._apart.ask(write) if large else write()
-            except (OutOfTime, Ended) as error:
+            except (OutOfTime, WorkerExit) as error:
                 raise UpstreamUnreachable(f"the upstream's answer can't be read: {error}") from error
         if status >= HTTPStatus.BAD_REQUEST:
             content = _translated_error(response, translation, status, content)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from burnish.gate.preference import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
-from burnish.gate.preference.saved import LearntFrom, Tried
+from burnish.gate.preference.saved import LearntFrom, Trial
 from burnish.parts.rewards.store import Store
 from burnish.proxy.ids import reward_model_id
 from tests.support.upstream import Received, Script, completion, reply
@@ -89,7 +89,7 @@ def learnt_ensemble(seed: int = 0) -> Ensemble:
 def keep_model(data_dir: Path, model: Ensemble | None = None, *, share: float = 0.95) -> str:
     """Put a reward model into a data folder, on if its order is believed; return its name."""
     learnt_from = LearntFrom(good=20, bad=20, graded=0, pairs=0, conversations=40)
-    tried = (Tried(name="words or form", share=share, error=0.01),)
+    tried = (Trial(name="words or form", share=share, error=0.01),)
     data_dir.mkdir(parents=True, exist_ok=True)
     made = data_dir / "made"
     write_reward_model(
