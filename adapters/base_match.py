@@ -34,24 +34,24 @@ class BaseShape:
     """Rows of the embedding."""
 
 
-def demand_same_model(served: Path, base: Path) -> None:
+def demand_same_model(engine_weights: Path, base: Path) -> None:
     """Compare the weights that an engine serves with those to train on; each is a GGUF file or a directory.
 
     Raises IncompatibleAdapter, which names every difference; EngineError when one of them cannot be read.
     """
-    if served.resolve() == base.resolve():
+    if engine_weights.resolve() == base.resolve():
         return
-    theirs, ours = shape(served), shape(base)
-    served_sizes = asdict(theirs)
+    engine_shape, base_shape = shape(engine_weights), shape(base)
+    served_sizes = asdict(engine_shape)
     different = [
-        f"{name.replace('_', ' ')} {value} instead of {served_sizes[name]}"
-        for name, value in asdict(ours).items()
-        if value != served_sizes[name] and not (name == "architecture" and _same(value, served_sizes[name]))
+        f"{name.replace('_', ' ')} {size} instead of {served_sizes[name]}"
+        for name, size in asdict(base_shape).items()
+        if size != served_sizes[name] and not (name == "architecture" and _same(size, served_sizes[name]))
     ]
     if different:
         raise IncompatibleAdapter(
-            f"train.base {base} is another model than the engine serves ({served}): {', '.join(different)}; set it "
-            "to weights of the model that the engine serves"
+            f"train.base {base} is another model than the engine serves ({engine_weights}): {', '.join(different)}; "
+            "set it to weights of the model that the engine serves"
         )
 
 
@@ -88,10 +88,10 @@ def _of_gguf(path: Path) -> BaseShape:
         reader = open_gguf(path)
 
         def demanded(key: str) -> Any:
-            found = field(reader, key)
-            if found is None:
+            content = field(reader, key)
+            if content is None:
                 raise ValueError(f"it has no {key}")
-            return found
+            return content
 
         architecture = str(demanded("general.architecture"))
         rows = [int(tensor.shape[1]) for tensor in reader.tensors if tensor.name == "token_embd.weight"]
@@ -109,8 +109,8 @@ def _of_gguf(path: Path) -> BaseShape:
         raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
 
 
-def _same(one: str, other: str) -> bool:
-    return _plain(one) == _plain(other) or other in _ALSO.get(one, ()) or one in _ALSO.get(other, ())
+def _same(first: str, second: str) -> bool:
+    return _plain(first) == _plain(second) or second in _ALSO.get(first, ()) or first in _ALSO.get(second, ())
 
 
 def _plain(architecture: str) -> str:

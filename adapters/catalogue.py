@@ -59,9 +59,9 @@ class Model:
         tokens = min(tokens, self.context)
         full = self.layers // self.full_every
         local = min(tokens, self.window + _BATCH_TOKENS) if self.window else tokens
-        held = full * tokens + (self.layers - full) * local
+        cached_tokens = full * tokens + (self.layers - full) * local
         per_layer = 2 * self.kv_heads * self.head_dim * _BYTES_A_VALUE
-        return self.mb * 10**6 + requests * held * per_layer
+        return self.mb * 10**6 + requests * cached_tokens * per_layer
 
 
 @cache
@@ -92,8 +92,8 @@ def find(name: str) -> Model | None:
 
 def name_of(text: str) -> str | None:
     """Return a name as it is listed; None if it isn't."""
-    found = find(text)
-    return found.name if found else None
+    model = find(text)
+    return model.name if model else None
 
 
 def nearest(name: str) -> list[str]:

@@ -24,30 +24,30 @@ def keep(root: Path, version: int, examples: Sequence[dict[str, Any]], kind: Kin
 def of(root: Path, version: int, kind: Kind = "examples") -> list[dict[str, Any]]:
     """Return the replies of a version; none if they were erased."""
     try:
-        found = json.loads(_file(root, version, kind).read_bytes())
+        replies = json.loads(_file(root, version, kind).read_bytes())
     except (OSError, ValueError):
         return []
-    return found if isinstance(found, list) else []
+    return replies if isinstance(replies, list) else []
 
 
 def prompts(root: Path) -> set[str]:
     """Return the ids of all prompts that are quoted; "" if an earlier release didn't note it."""
     return {
-        each.get("prompt_id", "")
+        reply.get("prompt_id", "")
         for kind in get_args(Kind)
         for version in versions(root, kind)
-        for each in of(root, version, kind)
+        for reply in of(root, version, kind)
     }
 
 
-def erase(root: Path, gone: Collection[str]) -> None:
+def erase(root: Path, prompt_ids: Collection[str]) -> None:
     """Delete the replies to these prompts. Raises OSError."""
     for kind in get_args(Kind):
         for version in versions(root, kind):
-            found = of(root, version, kind)
-            left = [each for each in found if each.get("prompt_id", "") not in gone]
-            if len(left) < len(found):
-                keep(root, version, left, kind)
+            replies = of(root, version, kind)
+            remaining_replies = [reply for reply in replies if reply.get("prompt_id", "") not in prompt_ids]
+            if len(remaining_replies) < len(replies):
+                keep(root, version, remaining_replies, kind)
 
 
 def erase_all(root: Path, kind: Kind) -> None:
@@ -70,7 +70,7 @@ def moved_out(root: Path, events: Sequence[Event]) -> list[Event] | None:
 
     None: there were none. Raises OSError.
     """
-    verdicts = [(each.version, each.details["verdict"]) for each in events if "verdict" in each.details]
+    verdicts = [(event.version, event.details["verdict"]) for event in events if "verdict" in event.details]
     with_examples = [(version, verdict) for version, verdict in verdicts if "examples" in verdict]
     for version, verdict in with_examples:
         keep(root, version, verdict.pop("examples"))

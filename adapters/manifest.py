@@ -84,8 +84,8 @@ class AdapterVersion(BaseModel):
 
 def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
     """Return the IDs of all feedback that a version and its ancestors learnt from."""
-    learnt: set[str] = set()
+    feedback_ids: set[str] = set()
     while version != BASE_VERSION and version in manifests:
-        learnt |= set(manifests[version].feedback_ids)
+        feedback_ids |= set(manifests[version].feedback_ids)
         version = manifests[version].parent
-    return frozenset(learnt)
+    return frozenset(feedback_ids)

@@ -73,21 +73,21 @@ class Reconciler:
         """
         async with self._swap.lock:
             self._swap.route.trouble.clear()
-            served = await self._swap.host.served()
-            actions = [*self._restore_history(), *self._forget_lost(served)]
-            wanted = self._swap.registry.live()
-            if wanted != self._fallback:
+            endpoints = await self._swap.host.served()
+            actions = [*self._restore_history(), *self._forget_lost(endpoints)]
+            live = self._swap.registry.live()
+            if live != self._fallback:
                 self._fallback = self.degraded = None
             self._lagging = None
             try:
-                actions += await self._serve(wanted, served)
+                actions += await self._serve(live, endpoints)
                 fault = self._lagging or self._swap.registry.lost()
                 self._failures = 0
             except AdapterError as error:
                 fault = str(error)
-                down = not served and isinstance(error, EngineUnreachable)
-                actions += await self._fall_back(wanted, error, counts=not down)
-            actions += await self._unload_orphans(served)
+                down = not endpoints and isinstance(error, EngineUnreachable)
+                actions += await self._fall_back(live, error, counts=not down)
+            actions += await self._unload_orphans(endpoints)
         self.last = Repair(tuple(actions), fault)
         # The first check starts the engine; only a fault, or a later repair, is worth a warning.
         level = logging.WARNING if self._started or fault else logging.DEBUG
@@ -104,58 +104,60 @@ class Reconciler:
             return []
         return ["the history of versions was cut or deleted; it was written again"] if restored else []
 
-    def _forget_lost(self, served: dict[int, Endpoint]) -> list[str]:
+    def _forget_lost(self, endpoints: dict[int, Endpoint]) -> list[str]:
         """Lease no version whose engine is gone."""
         route = self._swap.route
-        lost = [n for n in route.resident() if n not in served]
+        lost = [n for n in route.resident() if n not in endpoints]
         for version in lost:
             route.remove(version)
         for version in route.resident():
             if route.live is None or route.live.version != version:  # the live one: see _serve
-                route.add(served[version])
+                route.add(endpoints[version])
         live = route.live and route.live.version
-        if self._swap.host.limits.base_stays and BASE_VERSION in served and live != BASE_VERSION:
-            route.add(served[BASE_VERSION])  # it can be asked by name
+        if self._swap.host.limits.base_stays and BASE_VERSION in endpoints and live != BASE_VERSION:
+            route.add(endpoints[BASE_VERSION])  # it can be asked by name
         return [f"the engine of {version_label(version)} is gone" for version in lost]
 
-    async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:
+    async def _serve(self, version: int, endpoints: dict[int, Endpoint]) -> list[str]:
         """Give new requests the wanted version. Raises AdapterError."""
         route = self._swap.route
-        endpoint = served.get(wanted)
+        endpoint = endpoints.get(version)
         if endpoint is None:
-            endpoint = await self._load(wanted)
+            endpoint = await self._load(version)
         elif endpoint.lacking:
-            endpoint = await self._complete(wanted, endpoint)
-        before = route.live
-        if before == endpoint:
+            endpoint = await self._complete(version, endpoint)
+        previous = route.live
+        if previous == endpoint:
             return []
         route.flip(endpoint)
-        if before and before.version != wanted:
-            self._swap.replaced(before.version)
+        if previous and previous.version != version:
+            self._swap.replaced(previous.version)
         where = f", by {', '.join(endpoint.urls)}" if endpoint.also or endpoint.lacking else ""
-        return [f"{version_label(wanted)} serves again{where}"]
+        return [f"{version_label(version)} serves again{where}"]
 
-    async def _complete(self, wanted: int, endpoint: Endpoint) -> Endpoint:
+    async def _complete(self, version: int, endpoint: Endpoint) -> Endpoint:
         """Load the live version into the replicas that lack it; the others serve in any case."""
         try:
-            return await self._load(wanted)
+            return await self._load(version)
         except AdapterError as error:
-            self._lagging = f"{version_label(wanted)} is not served by {', '.join(endpoint.lacking)}: {error}"
+            self._lagging = (
+                f"{version_label(version)} is not served by {', '.join(endpoint.lacking)}: {error}"
+            )
             return endpoint
 
-    async def _load(self, wanted: int) -> Endpoint:
-        return await self._swap.load(None if wanted == BASE_VERSION else self._swap.registry.get(wanted))
+    async def _load(self, version: int) -> Endpoint:
+        return await self._swap.load(None if version == BASE_VERSION else self._swap.registry.get(version))
 
-    async def _fall_back(self, wanted: int, error: AdapterError, *, counts: bool) -> list[str]:
+    async def _fall_back(self, version: int, error: AdapterError, *, counts: bool) -> list[str]:
         """Serve an older version if the wanted one is at fault; do nothing if the engine is.
 
         ``counts``: whether this failure says something about the version. While an engine starts again, it doesn't.
         """
         self._failures += counts
         if str(error) != self.last.fault:  # said already
-            logger.error("%s cannot be served: %s", version_label(wanted), error)
+            logger.error("%s cannot be served: %s", version_label(version), error)
         hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
-        if wanted == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
+        if version == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
             return []
         previous = self._swap.registry.previous_live()
         for older in dict.fromkeys((previous or BASE_VERSION, BASE_VERSION)):
@@ -167,17 +169,17 @@ class Reconciler:
             self._failures = 0
             self._fallback = older
             self.degraded = (
-                f"{version_label(wanted)} cannot be served ({error}); {version_label(older)} is live instead"
+                f"{version_label(version)} cannot be served ({error}); {version_label(older)} is live instead"
             )
-            self._swap.registry.record(older, "live", self.degraded, replaced=wanted)
+            self._swap.registry.record(older, "live", self.degraded, replaced=version)
             return [*actions, self.degraded]
         return []
 
-    async def _unload_orphans(self, served: dict[int, Endpoint]) -> list[str]:
+    async def _unload_orphans(self, endpoints: dict[int, Endpoint]) -> list[str]:
         """Unload versions that are neither routed nor in use, e.g. the candidate of a run that died."""
         route = self._swap.route
         stays = BASE_VERSION if self._swap.host.limits.base_stays else None
-        orphans = [n for n in served if n not in {*route.resident(), stays} and not route.in_flight(n)]
+        orphans = [n for n in endpoints if n not in {*route.resident(), stays} and not route.in_flight(n)]
         for version in orphans:
             await self._swap.host.unload(version)
         return [f"unloaded {version_label(version)}, which no request used" for version in orphans]

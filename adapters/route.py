@@ -24,8 +24,8 @@ class Balance:
 
     def pick(self, urls: Sequence[str]) -> str:
         """Choose one of the URLs (at least one) and count a request on it until ``done``."""
-        url, *others = urls
-        if others:
+        url, *replicas = urls
+        if replicas:
             self._turn += 1
             start = self._turn % len(urls)
             url = min((*urls[start:], *urls[:start]), key=self._in_flight.__getitem__)
@@ -127,8 +127,8 @@ class LiveRoute:
         self.trouble.set()
         for version, endpoint in self._resident.items():
             if endpoint.also and url in endpoint.urls:
-                first, *others = (each for each in endpoint.urls if each != url)
-                self._resident[version] = replace(endpoint, url=first, also=tuple(others))
+                first, *replicas = (replica for replica in endpoint.urls if replica != url)
+                self._resident[version] = replace(endpoint, url=first, also=tuple(replicas))
                 if self._live == endpoint:
                     self._live = self._resident[version]
         if self._live and self._live.url == url:

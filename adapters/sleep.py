@@ -55,9 +55,9 @@ async def while_asleep(
 
 async def _unless(disturbed: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
-    working, waiting = loop.create_task(work), loop.create_task(disturbed.wait())
+    working, disturbance = loop.create_task(work), loop.create_task(disturbed.wait())
     try:
-        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, disturbance), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise Disturbed(
                 "a request came in, so the engine woke and training stopped; it starts again when the engine is idle"
@@ -65,8 +65,8 @@ async def _unless(disturbed: asyncio.Event, work: Coroutine[Any, Any, None]) -> 
         await working
     finally:
         working.cancel()
-        waiting.cancel()
-        await asyncio.gather(working, waiting, return_exceptions=True)
+        disturbance.cancel()
+        await asyncio.gather(working, disturbance, return_exceptions=True)
 
 
 async def wake(host: Sleeps) -> None:

@@ -103,7 +103,7 @@ class Swap:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._drain_and_unload(version))
             self._retiring[version] = task
-            task.add_done_callback(lambda done: self._retired(version, done))
+            task.add_done_callback(lambda task: self._retired(version, task))
         return task
 
     async def prune(self, keep: int) -> list[int]:
@@ -200,9 +200,9 @@ class Swap:
                 self._retiring.values(), timeout=ROOM_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
 
-    def _short_of_room(self, more: int) -> bool:
+    def _short_of_room(self, count: int) -> bool:
         loaded = set(self.route.resident()) | ({BASE_VERSION} if self.host.limits.base_stays else set())
-        return len(loaded) + more > self.host.limits.max_resident
+        return len(loaded) + count > self.host.limits.max_resident
 
     def _retire_idle(self) -> None:
         """Unload the least recently used version that isn't the base, live, staged or in use."""

@@ -44,16 +44,16 @@ def check_adapter(directory: Path) -> None:
 def check_names(directory: Path, allowed: frozenset[str]) -> None:
     """Raise CorruptAdapter unless a directory has exactly these names, each a regular file of bounded size."""
     try:
-        found = {path.name: path.lstat() for path in directory.iterdir()}
+        statuses = {path.name: path.lstat() for path in directory.iterdir()}
     except OSError as error:
         raise CorruptAdapter(f"cannot read the adapter directory {directory}: {error.strerror}") from error
-    if missing := sorted(allowed - found.keys()):
+    if missing := sorted(allowed - statuses.keys()):
         raise CorruptAdapter(f"{directory} has no {' and no '.join(missing)}")
-    if extra := sorted(found.keys() - allowed):
+    if extra := sorted(statuses.keys() - allowed):
         raise CorruptAdapter(
             f"{directory} has a file {extra[0]!r}; expected {' and '.join(sorted(allowed))} only"
         )
-    for name, status in found.items():
+    for name, status in statuses.items():
         if not stat.S_ISREG(status.st_mode):
             raise CorruptAdapter(f"{directory / name} is not a regular file (links are refused)")
         if status.st_size > MAX_FILE_BYTES:
@@ -74,7 +74,7 @@ def _check_config(path: Path) -> None:
 def _check_weights(path: Path) -> None:
     header, start = _header(path)
     content = np.memmap(path, dtype=np.uint8, mode="r", offset=start) if path.stat().st_size > start else None
-    learnt = False
+    nonzero = False
     for name, entry in header.items():
         dtype, (begin, end) = entry["dtype"], entry["data_offsets"]
         if dtype not in _DTYPES:
@@ -86,11 +86,11 @@ def _check_weights(path: Path) -> None:
         finite, zero = _scan(content[begin:end], dtype)
         if not finite:
             raise CorruptAdapter(f"{path}: tensor {name} holds NaN or infinite numbers; training diverged")
-        learnt = learnt or (not zero and "lora_B" in name)
+        nonzero = nonzero or (not zero and "lora_B" in name)
     for factor in ("lora_A", "lora_B"):
         if not any(factor in name for name in header):
             raise CorruptAdapter(f"{path}: there is no {factor} tensor, so this isn't a LoRA")
-    if not learnt:
+    if not nonzero:
         raise CorruptAdapter(
             f"{path}: every lora_B is zero, so the adapter changes nothing; nothing was learnt"
         )

@@ -19,9 +19,9 @@ probabilities was measured, and beyond it f16 keeps no more, either (docs/measur
 class Fidelity:
     """Compares what was stored with what was meant, over all changed tensors of a merge."""
 
-    wanted: float = 0.0
+    delta_square: float = 0.0
     """<δ, δ>"""
-    found: float = 0.0
+    overlap: float = 0.0
     """<Ŵ−W, δ>"""
     missed: float = 0.0
     """|Ŵ−W−δ|²"""
@@ -29,21 +29,21 @@ class Fidelity:
     def add(self, change: Array, delta: Array) -> None:
         """Count rows: Ŵ−W, and δ."""
         missed = (change - delta).ravel()
-        self.wanted += float(delta.ravel() @ delta.ravel())
-        self.found += float(change.ravel() @ delta.ravel())
+        self.delta_square += float(delta.ravel() @ delta.ravel())
+        self.overlap += float(change.ravel() @ delta.ravel())
         self.missed += float(missed @ missed)
 
     @property
     def kept(self) -> float:
-        return self.found / self.wanted if self.wanted else 1.0
+        return self.overlap / self.delta_square if self.delta_square else 1.0
 
     @property
     def noise(self) -> float:
-        return math.sqrt(self.missed / self.wanted) if self.wanted else 0.0
+        return math.sqrt(self.missed / self.delta_square) if self.delta_square else 0.0
 
     def check(self, precision: str) -> None:
         """Raise LostInRounding, or IncompatibleAdapter if there is no change at all."""
-        if not self.wanted:
+        if not self.delta_square:
             raise IncompatibleAdapter("the adapter changes no weight; serve the base model instead")
         # Not "kept < MIN_KEPT": NaN must fail, too.
         if not (self.kept >= MIN_KEPT and self.noise <= MAX_NOISE):

@@ -45,12 +45,12 @@ def to_gguf(adapter: Path, base: BaseLayout, target: Path) -> None:
     Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA, or made for another base), OSError
     when it cannot be written; nothing is left then.
     """
-    found = read_peft(adapter)
+    peft = read_peft(adapter)
     tensors: dict[str, Array] = {}
-    for name, lora in pairs_by_tensor(found, base).items():
+    for name, lora in pairs_by_tensor(peft, base).items():
         tensors[f"{name}.lora_a"] = lora.a
         tensors[f"{name}.lora_b"] = lora.b
-    _write(target, base.architecture, _float32(found.alpha), tensors)
+    _write(target, base.architecture, _float32(peft.alpha), tensors)
 
 
 def read_lora(path: Path, base: BaseLayout) -> PeftAdapter:
@@ -153,10 +153,10 @@ def _check_kind(path: Path, reader: Any, base: BaseLayout) -> None:
         ("adapter.type", "lora"),
         ("general.architecture", base.architecture),
     ):
-        found = field(reader, key)
-        if found != expected:
+        actual = field(reader, key)
+        if actual != expected:
             raise IncompatibleAdapter(
-                f"{path} has {key}={found!r}; expected {expected!r}, that is a LoRA for {base.path.name}"
+                f"{path} has {key}={actual!r}; expected {expected!r}, that is a LoRA for {base.path.name}"
             )
     used = [key for key in _UNSUPPORTED if field(reader, key)]
     if used:

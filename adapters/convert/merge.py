@@ -54,8 +54,8 @@ def merge(adapter: Path, base: Path, target: Path, precision: Precision) -> Merg
     """
     layout = read_base(base)
     check_memory(adapter)
-    found = read_lora(adapter, layout)
-    changes = {name: found.scaled(lora) for name, lora in pairs_by_tensor(found, layout).items()}
+    peft = read_lora(adapter, layout)
+    changes = {name: peft.scaled(lora) for name, lora in pairs_by_tensor(peft, layout).items()}
     return write_merged(changes, layout, target, precision)
 
 
@@ -77,7 +77,7 @@ def write_merged(changes: Mapping[str, Lora], base: BaseLayout, target: Path, pr
                 file.write(_head(reader, source, tensors))
                 for tensor in tensors:
                     file.write(bytes(tensor.start - file.tell()))
-                    _write_tensor(tensor, changes.get(tensor.found.name), source, file, fidelity)
+                    _write_tensor(tensor, changes.get(tensor.original.name), source, file, fidelity)
                 file.write(bytes(size - file.tell()))
             if changes:
                 fidelity.check(precision)
@@ -92,7 +92,7 @@ def write_merged(changes: Mapping[str, Lora], base: BaseLayout, target: Path, pr
 class _Planned:
     """A tensor of the base, and its place in the new file."""
 
-    found: Any
+    original: Any
     """gguf's ReaderTensor."""
     type: GGMLQuantizationType
     start: int
@@ -102,34 +102,34 @@ class _Planned:
 
     @property
     def retyped(self) -> bool:
-        return bool(self.type != self.found.tensor_type)
+        return bool(self.type != self.original.tensor_type)
 
     @property
     def rows(self) -> int:
-        return int(math.prod(self.found.shape[1:].tolist()))
+        return int(math.prod(self.original.shape[1:].tolist()))
 
 
 def _planned(reader: Any, changes: Mapping[str, Lora], precision: Precision) -> list[_Planned]:
     """Return all tensors in the order of the file."""
     alignment, position = int(reader.alignment), int(reader.data_offset)
     planned = []
-    for found in sorted(reader.tensors, key=lambda tensor: tensor.data_offset):
-        kind = found.tensor_type
-        if found.name in changes and kind not in _FINE:
+    for tensor in sorted(reader.tensors, key=lambda tensor: tensor.data_offset):
+        kind = tensor.tensor_type
+        if tensor.name in changes and kind not in _FINE:
             kind = _TYPES["f16" if kind in _COARSE_GRIDS else precision]
         block, block_bytes = GGML_QUANT_SIZES[kind]
-        end = position + int(found.n_elements) // block * block_bytes
+        end = position + int(tensor.n_elements) // block * block_bytes
         end += -end % alignment
-        planned.append(_Planned(found, kind, position, end))
+        planned.append(_Planned(tensor, kind, position, end))
         position = end
     return planned
 
 
 def _precision(tensors: list[_Planned]) -> Precision | None:
     """Return the coarsest type that replaces another one; None if all types are as before."""
-    stored = {tensor.type for tensor in tensors if tensor.retyped}
+    types = {tensor.type for tensor in tensors if tensor.retyped}
     precisions: tuple[Precision, ...] = ("q8_0", "f16")
-    return next((precision for precision in precisions if _TYPES[precision] in stored), None)
+    return next((precision for precision in precisions if _TYPES[precision] in types), None)
 
 
 def _head(reader: Any, source: BinaryIO, tensors: list[_Planned]) -> bytes:
@@ -137,8 +137,8 @@ def _head(reader: Any, source: BinaryIO, tensors: list[_Planned]) -> bytes:
     source.seek(0)
     head = bytearray(source.read(reader.data_offset))
     for tensor in tensors:
-        *before, _, _ = tensor.found.field.parts
-        place = tensor.found.field.offset + sum(int(part.nbytes) for part in before)
+        *parts, _, _ = tensor.original.field.parts
+        place = tensor.original.field.offset + sum(int(part.nbytes) for part in parts)
         struct.pack_into("<IQ", head, place, tensor.type, tensor.start - reader.data_offset)
     kind, precision = reader.get_field("general.file_type"), _precision(tensors)
     if kind is not None and precision:
@@ -150,12 +150,12 @@ def _head(reader: Any, source: BinaryIO, tensors: list[_Planned]) -> bytes:
 def _write_tensor(
     tensor: _Planned, change: Lora | None, source: BinaryIO, file: BinaryIO, fidelity: Fidelity
 ) -> None:
-    source.seek(tensor.found.data_offset)
+    source.seek(tensor.original.data_offset)
     if change is None:
-        copy(source, file, int(tensor.found.n_bytes))
+        copy(source, file, int(tensor.original.n_bytes))
         return
-    row_bytes = int(tensor.found.n_bytes) // tensor.rows
-    for rows in row_chunks(tensor.rows, int(tensor.found.shape[0])):
+    row_bytes = int(tensor.original.n_bytes) // tensor.rows
+    for rows in row_chunks(tensor.rows, int(tensor.original.shape[0])):
         b = change.b[rows]
         packed = np.frombuffer(source.read(len(b) * row_bytes), np.uint8).reshape(len(b), row_bytes)
         old = _dequantised(packed, tensor)
@@ -167,11 +167,11 @@ def _write_tensor(
 
 def _dequantised(packed: Any, tensor: _Planned) -> Array:
     """Return rows as float32."""
-    kind = tensor.found.tensor_type
+    kind = tensor.original.tensor_type
     try:
         return np.asarray(dequantize(packed, kind), np.float32)
     except NotImplementedError as error:
         raise IncompatibleAdapter(
-            f"the base stores {tensor.found.name} as {kind.name}, which the installed gguf can't read; take the model "
-            "in another quantisation, such as Q4_K_M or Q8_0"
+            f"the base stores {tensor.original.name} as {kind.name}, which the installed gguf can't read; take the "
+            "model in another quantisation, such as Q4_K_M or Q8_0"
         ) from error

@@ -49,14 +49,14 @@ def merge_hf(adapter: Path, base: Path, target: Path) -> Merged:
     unreadable, too little disk or memory, no permission); nothing is left then.
     """
     check_memory(adapter)
-    found = read_peft(adapter)
+    peft = read_peft(adapter)
     files = {path: _tensors(path) for path in sorted(base.glob(WEIGHTS))}
     if not files:
         raise EngineError(f"{base} has no {WEIGHTS}; expected a Hugging Face model directory")
-    changes = {f"{module}.weight": found.scaled(lora) for module, lora in found.pairs.items()}
-    _check_fitting(changes, [tensor for each in files.values() for tensor in each], base)
+    changes = {f"{module}.weight": peft.scaled(lora) for module, lora in peft.pairs.items()}
+    _check_fitting(changes, [tensor for tensors in files.values() for tensor in tensors], base)
     config = _config(base / CONFIG)
-    size = sum(_new_size(tensor, changes) for each in files.values() for tensor in each)
+    size = sum(_new_size(tensor, changes) for tensors in files.values() for tensor in tensors)
     check_disk(target, size)
     fidelity = Fidelity()
     try:
@@ -80,17 +80,17 @@ def _tensors(path: Path) -> list[Tensor]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(LENGTH_BYTES), "little")
             listed = json.loads(file.read(min(length, whole)))
-        found = [
-            Tensor(name, each["dtype"], tuple(each["shape"]), start + LENGTH_BYTES + length, end - start)
-            for name, each in listed.items()
+        tensors = [
+            Tensor(name, layout["dtype"], tuple(layout["shape"]), start + LENGTH_BYTES + length, end - start)
+            for name, layout in listed.items()
             if name != "__metadata__"
-            for start, end in [each["data_offsets"]]
+            for start, end in [layout["data_offsets"]]
         ]
-        if any(tensor.start + tensor.size > whole for tensor in found):
+        if any(tensor.start + tensor.size > whole for tensor in tensors):
             raise ValueError("it is cut")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise EngineError(f"cannot read the model {path} as safetensors: {error}") from error
-    return sorted(found, key=lambda tensor: tensor.start)
+    return sorted(tensors, key=lambda tensor: tensor.start)
 
 
 def _check_fitting(changes: Mapping[str, Lora], tensors: list[Tensor], base: Path) -> None:
@@ -129,8 +129,8 @@ def _write(
         height, width = tensor.shape
         for rows in row_chunks(height, width):
             b = lora.b[rows]
-            data = source.read(len(b) * tensor.size // height)
-            old = to_float32(tensor.name, tensor.kind, data, (len(b), width))
+            chunk = source.read(len(b) * tensor.size // height)
+            old = to_float32(tensor.name, tensor.kind, chunk, (len(b), width))
             delta = b @ lora.a
             new = old + delta
             file.write(new.astype("<f4", copy=False).data)

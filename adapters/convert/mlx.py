@@ -57,18 +57,20 @@ def read_base(path: Path) -> MlxBase:
     files = sorted(path.glob(BASE_WEIGHTS))
     if not files:
         raise EngineError(f"{path} has no {BASE_WEIGHTS}; expected a Hugging Face model directory")
-    found: dict[str, tuple[int, ...]] = {}
+    all_shapes: dict[str, tuple[int, ...]] = {}
     try:
         config = json.loads((path / BASE_CONFIG).read_bytes())
         for file in files:
             with safe_open(file, "numpy") as tensors:
-                found |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+                all_shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         misread = rope_misread(config)
     except (OSError, ValueError, AttributeError, SafetensorError) as error:
         raise EngineError(f"cannot read the model in {path}: {error}") from error
-    shapes = {name.removesuffix(_WEIGHT): shape for name, shape in found.items() if name.endswith(_WEIGHT)}
+    shapes = {
+        name.removesuffix(_WEIGHT): shape for name, shape in all_shapes.items() if name.endswith(_WEIGHT)
+    }
     # Quantised weights are packed, several to a number.
-    quantised = {name.removesuffix(_SCALES) for name in found if name.endswith(_SCALES)}
+    quantised = {name.removesuffix(_SCALES) for name in all_shapes if name.endswith(_SCALES)}
     shapes |= {module: shapes[module][:1] for module in quantised & shapes.keys()}
     return MlxBase(path, shapes, misread)
 
@@ -86,7 +88,9 @@ def rope_misread(config: dict[str, Any]) -> dict[str, Any]:
     if "rope_theta" in parameters and config.get("rope_theta") is None:
         missing["rope_theta"] = parameters["rope_theta"]
     if parameters.get("rope_type", "default") != "default" and not config.get("rope_scaling"):
-        missing["rope_scaling"] = {name: value for name, value in parameters.items() if name != "rope_theta"}
+        missing["rope_scaling"] = {
+            name: setting for name, setting in parameters.items() if name != "rope_theta"
+        }
     return missing
 
 
@@ -96,9 +100,9 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
     Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA of one rank, or for another base),
     OSError; nothing is left then.
     """
-    found = read_peft(adapter)
+    peft = read_peft(adapter)
     tensors: dict[str, Array] = {}
-    for module, lora in found.pairs.items():
+    for module, lora in peft.pairs.items():
         if module not in base.shapes:
             raise IncompatibleAdapter(f"the base {base.path} has no weight for {module}")
         check_shape(module, lora, base.shapes[module])
@@ -108,10 +112,10 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
         "fine_tune_type": "lora",
         "num_layers": 1,  # counts only for names within a layer; ours are whole ones
         "lora_parameters": {
-            "rank": found.rank,
-            "scale": found.alpha / found.rank,
+            "rank": peft.rank,
+            "scale": peft.alpha / peft.rank,
             "dropout": 0.0,
-            "keys": list(found.pairs),
+            "keys": list(peft.pairs),
         },
     }
     weights, text = save(tensors, {"format": "mlx"}), json.dumps(config, indent=1)

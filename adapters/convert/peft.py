@@ -122,10 +122,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_bytes())
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
-        others = [int(own) for own in (config.get("rank_pattern") or {}).values()]
+        ranks = [int(own) for own in (config.get("rank_pattern") or {}).values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {type(error).__name__}: {error}") from error
-    if min([rank, *others]) < 1 or not math.isfinite(alpha):
+    if min([rank, *ranks]) < 1 or not math.isfinite(alpha):
         raise CorruptAdapter(f"{path} has r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
     if config.get("peft_type") != "LORA":
         raise IncompatibleAdapter(f"{path} has peft_type {config.get('peft_type')!r}; expected 'LORA'")
@@ -144,12 +144,12 @@ def _read_config(path: Path) -> dict[str, Any]:
 def read_tensors(path: Path) -> dict[str, Array]:
     """Read all tensors of a safetensors file as float32. Raises CorruptAdapter, IncompatibleAdapter (other types)."""
     try:
-        found = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        raw_tensors = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error}") from error
     tensors = {
         name: to_float32(name, tensor["dtype"], bytes(tensor["data"]), tensor["shape"])
-        for name, tensor in found
+        for name, tensor in raw_tensors
     }
     for name, array in tensors.items():
         check_finite(path, name, array)
@@ -171,15 +171,15 @@ def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
         )
 
 
-def to_float32(name: str, kind: str, data: bytes, shape: Sequence[int]) -> Array:
+def to_float32(name: str, kind: str, content: bytes, shape: Sequence[int]) -> Array:
     """Widen a tensor of a safetensors file to float32, which holds float16 and bfloat16 exactly.
 
     Raises IncompatibleAdapter when it is of another type.
     """
     if kind == "BF16":
-        array = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+        array = (np.frombuffer(content, "<u2").astype(np.uint32) << 16).view(np.float32)
     elif kind in ("F32", "F16"):
-        array = np.frombuffer(data, "<f4" if kind == "F32" else "<f2").astype(np.float32)
+        array = np.frombuffer(content, "<f4" if kind == "F32" else "<f2").astype(np.float32)
     else:
         raise IncompatibleAdapter(f"{name} is of type {kind}; expected F32, F16 or BF16")
     return array.reshape(shape)

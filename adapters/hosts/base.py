@@ -38,7 +38,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HostLimits:
     """The limits of an engine, which the trainer must keep, too."""
 
     max_rank: int
@@ -79,7 +79,7 @@ class AdapterHost(Protocol):
     """"sha256:<hex>" of the base weights."""
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> HostLimits: ...
 
     async def check(self) -> None:
         """Raise EngineError, with the right command line, if the engine was started so that it can't take versions."""

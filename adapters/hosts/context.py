@@ -90,10 +90,10 @@ def read_needs(model: Path) -> Needs:
         architecture = field(reader, "general.architecture")
 
         def key(name: str, otherwise: Any = None) -> Any:
-            value = field(reader, f"{architecture}.{name}")
-            if value is None and otherwise is None:
+            metadata = field(reader, f"{architecture}.{name}")
+            if metadata is None and otherwise is None:
                 raise ValueError(f"it has no {architecture}.{name}")
-            return otherwise if value is None else value
+            return otherwise if metadata is None else metadata
 
         layers = int(key("block_count"))
         heads = _each(key("attention.head_count"), layers)
@@ -110,6 +110,6 @@ def _default(needs: Needs, parallel: int, children: int, free_bytes: int | None)
     return min(max(fits, LEAST_TOKENS), MOST_TOKENS, needs.trained)
 
 
-def _each(value: int | list[int], layers: int) -> list[int]:
+def _each(numbers: int | list[int], layers: int) -> list[int]:
     """Return a number for each layer; some models have the same for all."""
-    return value if isinstance(value, list) else [value] * layers
+    return numbers if isinstance(numbers, list) else [numbers] * layers

@@ -35,12 +35,12 @@ def forget_converted(state_dir: Path, version: AdapterVersion) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def check_base(version: AdapterVersion, base_digest: str, served: str) -> None:
+def check_base(version: AdapterVersion, base_digest: str, model: str) -> None:
     """Raise IncompatibleAdapter if a version was trained on other weights than the engine serves."""
     if version.manifest.base_digest != base_digest:
         raise IncompatibleAdapter(
             f"{version.served_name} was trained on base weights {version.manifest.base_digest}, this "
-            f"engine serves {served} with {base_digest}; serve the model that it was trained on, or train again"
+            f"engine serves {model} with {base_digest}; serve the model that it was trained on, or train again"
         )
 
 

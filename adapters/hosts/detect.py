@@ -67,17 +67,17 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
     if "owned_by" not in str(listing) and await _takes_adapters(api):
         return _mlx(api, listing, model)
     try:
-        served = {str(each["id"]): each for each in listing["data"] if not each.get("parent")}
+        models = {str(card["id"]): card for card in listing["data"] if not card.get("parent")}
     except (TypeError, KeyError, AttributeError) as error:
         raise EngineError(f"{api.url} does not list its models at /v1/models") from error
-    chosen = _choose(served, model, api.url)
-    kind = _OWNERS.get(str(chosen.get("owned_by")), "other")
-    name = str(chosen["id"])
-    if kind == "other" and (found := await _lm_studio(api, model)):
-        return found
+    card = _choose(models, model, api.url)
+    kind = _OWNERS.get(str(card.get("owned_by")), "other")
+    name = str(card["id"])
+    if kind == "other" and (lm_studio := await _lm_studio(api, model)):
+        return lm_studio
     if kind == "llamacpp":
-        return Detected(kind, name, await _llamacpp_weights(api, chosen))
-    root = chosen.get("root")
+        return Detected(kind, name, await _llamacpp_weights(api, card))
+    root = card.get("root")
     weights = _existing(root)
     return Detected(kind, name, weights, None if weights else hub_id(str(root)))
 
@@ -103,12 +103,12 @@ def _digest(file: Path, _changed_ns: int) -> str:
 
 async def _ollama(api: EngineApi, model: str | None) -> Detected:
     tags = await api.ask("GET", "/api/tags", timeout_s=LOOK_TIMEOUT_S)
-    served = {str(each["name"]).removesuffix(":latest"): each for each in tags["models"]}
-    chosen = _choose(served, model.removesuffix(":latest") if model else None, api.url)
-    name = str(chosen["name"]).removesuffix(":latest")
-    shown = await api.ask("POST", "/api/show", {"model": name}, timeout_s=LOOK_TIMEOUT_S)
-    found = _FROM.search(str(shown.get("modelfile", "")))
-    return Detected("ollama", name, _existing(found[1] if found else None))
+    models = {str(card["name"]).removesuffix(":latest"): card for card in tags["models"]}
+    card = _choose(models, model.removesuffix(":latest") if model else None, api.url)
+    name = str(card["name"]).removesuffix(":latest")
+    description = await api.ask("POST", "/api/show", {"model": name}, timeout_s=LOOK_TIMEOUT_S)
+    match = _FROM.search(str(description.get("modelfile", "")))
+    return Detected("ollama", name, _existing(match[1] if match else None))
 
 
 async def _takes_adapters(api: EngineApi) -> bool:
@@ -128,9 +128,9 @@ def _mlx(api: EngineApi, listing: Any, model: str | None) -> Detected:
     Without such a cache, it lists nothing, with status 200.
     """
     cards = listing["data"] if isinstance(listing, dict) else []
-    directories = [found for found in (_existing(card["id"]) for card in cards) if found]
-    if model and (named := _existing(model)):
-        directories = [named.resolve()]
+    directories = [directory for directory in (_existing(card["id"]) for card in cards) if directory]
+    if model and (directory := _existing(model)):
+        directories = [directory.resolve()]
     if not directories or (model and not _existing(model)):
         raise EngineError(
             f"{api.url} is mlx_lm.server, but doesn't list the directory of its model; start it with "
@@ -146,13 +146,13 @@ async def _lm_studio(api: EngineApi, model: str | None) -> Detected | None:
     """
     try:
         listing = await api.ask("GET", "/api/v0/models", timeout_s=LOOK_TIMEOUT_S)
-        known = [each for each in listing["data"] if each["compatibility_type"]]
-        talking = [each for each in known if each["type"] != "embeddings"]
-        talking.sort(key=lambda each: each["state"] != "loaded")
-        served = {str(each["id"]): each for each in talking}
+        cards = [card for card in listing["data"] if card["compatibility_type"]]
+        talking = [card for card in cards if card["type"] != "embeddings"]
+        talking.sort(key=lambda card: card["state"] != "loaded")
+        models = {str(card["id"]): card for card in talking}
     except (EngineError, TypeError, KeyError):
         return None
-    return Detected("lmstudio", str(_choose(served, model, api.url)["id"]), None)
+    return Detected("lmstudio", str(_choose(models, model, api.url)["id"]), None)
 
 
 async def _llamacpp_weights(api: EngineApi, card: dict[str, Any]) -> Path | None:
@@ -175,8 +175,8 @@ async def _answers(api: EngineApi, path: str) -> bool:
     return isinstance(answer, dict) and "version" in answer
 
 
-def _choose(served: dict[str, dict[str, Any]], model: str | None, url: str) -> dict[str, Any]:
-    own = {name: each for name, each in served.items() if "@v" not in name and "-burnish:" not in name}
+def _choose(models: dict[str, dict[str, Any]], model: str | None, url: str) -> dict[str, Any]:
+    own = {name: card for name, card in models.items() if "@v" not in name and "-burnish:" not in name}
     if not own:
         raise EngineError(f"{url} serves no model yet")
     if model is None:
@@ -187,5 +187,5 @@ def _choose(served: dict[str, dict[str, Any]], model: str | None, url: str) -> d
 
 
 def _existing(path: object) -> Path | None:
-    found = Path(str(path)) if path else None
-    return found if found and found.is_absolute() and found.exists() else None
+    local_path = Path(str(path)) if path else None
+    return local_path if local_path and local_path.is_absolute() and local_path.exists() else None

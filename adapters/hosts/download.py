@@ -56,41 +56,41 @@ def _complete(
     client: httpx.Client, url: str, file: BufferedRandom, size: int, progress: Callable[[int], None]
 ) -> None:
     """Fill a file up to its size; ask again as long as each request brings something."""
-    done = os.fstat(file.fileno()).st_size
-    if done > size:
-        done = _empty(file)
-    progress(done)
-    while done < size:
-        before, reason = done, "the connection was closed"
+    position = os.fstat(file.fileno()).st_size
+    if position > size:
+        position = _empty(file)
+    progress(position)
+    while position < size:
+        start, reason = position, "the connection was closed"
         try:
             # Compressed, a range would mean something else.
-            headers = {"range": f"bytes={done}-", "accept-encoding": "identity"}
+            headers = {"range": f"bytes={position}-", "accept-encoding": "identity"}
             with client.stream("GET", url, headers=headers) as response:
-                if not _goes_on(response, done):
-                    before = done = _empty(file)
+                if not _goes_on(response, position):
+                    start = position = _empty(file)
                 for chunk in response.iter_raw():
-                    done += len(chunk)
-                    if done > size:
+                    position += len(chunk)
+                    if position > size:
                         break
                     file.write(chunk)
-                    progress(done)
+                    progress(position)
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
-        if done > size:
+        if position > size:
             _empty(file)
             raise EngineError(f"{url} sends more than the {size} bytes that were announced; try again later")
-        if done == before and done < size:
+        if position == start and position < size:
             raise EngineError(
-                f"the download broke off at {done / _MB:.0f} of {size / _MB:.0f} MB ({reason}); start again, and it "
-                "goes on from there"
+                f"the download broke off at {position / _MB:.0f} of {size / _MB:.0f} MB ({reason}); start again, and "
+                "it goes on from there"
             )
 
 
-def _goes_on(response: httpx.Response, done: int) -> bool:
+def _goes_on(response: httpx.Response, position: int) -> bool:
     """Whether an answer begins where the file ends; some servers ignore the range and send everything."""
     return response.status_code == HTTPStatus.PARTIAL_CONTENT and response.headers.get(
         "content-range", ""
-    ).startswith(f"bytes {done}-")
+    ).startswith(f"bytes {position}-")
 
 
 def _empty(file: BufferedRandom) -> int:
@@ -110,11 +110,11 @@ def _lock(file: BufferedRandom, target: Path) -> None:
 
 def _check(file: BufferedRandom, part: Path, sha256: str) -> None:
     file.seek(0)  # which also writes what is still buffered
-    found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
         part.unlink()
         raise EngineError(
-            f"the download has the digest sha256:{found}, expected sha256:{sha256}; it was deleted. Try again; if "
+            f"the download has the digest sha256:{digest}, expected sha256:{sha256}; it was deleted. Try again; if "
             "it happens again, ask what changes downloads in your network, e.g. a proxy"
         )
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from burnish.adapters import errors
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.base import Endpoint, HostLimits
 from burnish.adapters.hosts.context import window
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
-from burnish.adapters.hosts.embedded_child import Settings
+from burnish.adapters.hosts.embedded_child import EngineSettings
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.hosts.user_engine import MAX_RANK
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -34,7 +34,7 @@ ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in
 START_TIMEOUT_S = 120.0
 
 
-async def start_engine(settings: Settings, log: Path) -> tuple[Child, str]:
+async def start_engine(settings: EngineSettings, log: Path) -> tuple[Child, str]:
     """Start a child and wait until it serves; return it and its URL. If that fails, no process is left.
 
     Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter.
@@ -87,7 +87,7 @@ class EmbeddedHost:
         self._window = window(
             model_path, context, parallel, children=MAX_RESIDENT, free_bytes=available_bytes()
         )
-        self.limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, window=self._window)
+        self.limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, window=self._window)
         self._model = model_path
         self._state = state_dir
         self._threads = threads or default_threads()
@@ -155,7 +155,7 @@ class EmbeddedHost:
         name = version.served_name if version else self.base_model
         number = version.number if version else BASE_VERSION
         key = secrets.token_urlsafe(32)
-        settings = Settings(
+        settings = EngineSettings(
             model=str(self._model.absolute()),
             name=name,
             api_key=key,

@@ -1,7 +1,7 @@
 """One llama.cpp server, serving one version. Run as ``python -m burnish.adapters.hosts.embedded_child``.
 
-Reads one line of JSON (``Settings``) from stdin, converts the adapter if need be, and starts the server on a free port
-of 127.0.0.1. Then it prints one line of JSON: ``{"url"}`` or ``{"error", "message"}``. Stdin stays open: when it
+Reads one line of JSON (``EngineSettings``) from stdin, converts the adapter if need be, and starts the server on a free
+port of 127.0.0.1. Then it prints one line of JSON: ``{"url"}`` or ``{"error", "message"}``. Stdin stays open: when it
 closes, because the parent ended in whatever way, this process ends at once.
 """
 
@@ -26,7 +26,7 @@ LOG_LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """The parent's line on stdin: others could read the key in arguments or the environment."""
 
     model: str
@@ -49,7 +49,7 @@ def main() -> NoReturn:
     """Serve until stdin closes."""
     # Ctrl-C reaches the whole terminal group, but requests under way must end before the engine does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = Settings(**json.loads(sys.stdin.buffer.readline()))
+    settings = EngineSettings(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         server = serve(settings)
@@ -61,7 +61,7 @@ def main() -> NoReturn:
     raise AssertionError("unreachable: only the lifeline ends this process")
 
 
-def serve(settings: Settings) -> Any:
+def serve(settings: EngineSettings) -> Any:
     """Start the server and return it. Raises CorruptAdapter, IncompatibleAdapter, EngineError."""
     try:
         import xllamacpp
@@ -88,7 +88,7 @@ def serve(settings: Settings) -> Any:
         raise EngineError(f"llama.cpp cannot load {settings.model}: {error}") from error
 
 
-def _parameters(xllamacpp: Any, settings: Settings) -> Any:
+def _parameters(xllamacpp: Any, settings: EngineSettings) -> Any:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = settings.model
     parameters.model_alias = {settings.name}
@@ -107,8 +107,8 @@ def _parameters(xllamacpp: Any, settings: Settings) -> Any:
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough
     parameters.n_threads_http = HTTP_THREADS
     parameters.use_jinja = True
-    for shown in ("ui", "endpoint_slots", "endpoint_props", "endpoint_metrics"):
-        setattr(parameters, shown, False)
+    for feature in ("ui", "endpoint_slots", "endpoint_props", "endpoint_metrics"):
+        setattr(parameters, feature, False)
     parameters.verbosity = LOG_LEVEL
     return parameters
 

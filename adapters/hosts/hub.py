@@ -36,10 +36,10 @@ def cached(model: str) -> Path | None:
     except ImportError:
         return None
     try:
-        found = Path(snapshot_download(model, local_files_only=True, allow_patterns=PATTERNS))
+        directory = Path(snapshot_download(model, local_files_only=True, allow_patterns=PATTERNS))
     except LocalEntryNotFoundError:
         return None
-    return found if _whole(found) else None
+    return directory if _whole(directory) else None
 
 
 def downloaded(model: str) -> Path:
@@ -47,8 +47,8 @@ def downloaded(model: str) -> Path:
 
     Raises EngineError, which says what to do, if the hub can't be reached or has no such weights.
     """
-    if found := cached(model):
-        return found
+    if directory := cached(model):
+        return directory
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -60,7 +60,7 @@ def downloaded(model: str) -> Path:
         files = snapshot_download(model, allow_patterns=PATTERNS, dry_run=True)
         size = sum(file.file_size or 0 for file in files if file.will_download)
         logger.warning("downloading %s from the Hugging Face hub, %.1f GB", model, size / _GB)
-        found = Path(snapshot_download(model, allow_patterns=PATTERNS))
+        directory = Path(snapshot_download(model, allow_patterns=PATTERNS))
     # Its errors depend on the HTTP client of the release, and serving must go on after any of them.
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
@@ -69,11 +69,11 @@ def downloaded(model: str) -> Path:
             "check the name and the network (a gated model needs HF_TOKEN), or set train.base to a GGUF file or a "
             "directory on this machine"
         ) from error
-    if not _whole(found):
+    if not _whole(directory):
         raise EngineError(
             f"{model} has no *.safetensors with a config.json, and other formats could run code; choose another model"
         )
-    return found
+    return directory
 
 
 def _whole(path: Path) -> bool:

@@ -27,19 +27,19 @@ class HubModel:
     """A model as users name it: OWNER/NAME, or OWNER/NAME:QUANTISATION."""
 
     repo: str
-    wanted: str | None
+    tag: str | None
     """A quantisation, or the name of a file."""
 
     def __str__(self) -> str:
-        return f"{self.repo}:{self.wanted}" if self.wanted else self.repo
+        return f"{self.repo}:{self.tag}" if self.tag else self.repo
 
 
 def read_name(text: str) -> HubModel | None:
     """Return the model on the hub that a text names; None if it names something else, such as a file."""
-    repo, _, wanted = text.partition(":")
+    repo, _, tag = text.partition(":")
     if repo.lower().endswith(".gguf") or not hub_id(repo):
         return None
-    return HubModel(repo, wanted or None)
+    return HubModel(repo, tag or None)
 
 
 def cached(model: HubModel) -> Path | None:
@@ -52,29 +52,29 @@ def cached(model: HubModel) -> Path | None:
     snapshots = sorted((folder / "snapshots").glob("*"), key=lambda path: (path.name != latest, path.name))
     for snapshot in snapshots:
         files = [str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf") if path.is_file()]
-        if found := best(files, model.wanted):
-            return snapshot / found
+        if file := best(files, model.tag):
+            return snapshot / file
     return None
 
 
 def quantisation(path: str) -> str:
     """Return the quantisation in a GGUF's name, in upper case; without one, the name."""
-    found = _QUANTISATION.search(path)
-    return found[1].upper() if found else PurePosixPath(path).name
+    match = _QUANTISATION.search(path)
+    return match[1].upper() if match else PurePosixPath(path).name
 
 
-def best(paths: Iterable[str], wanted: str | None) -> str | None:
+def best(paths: Iterable[str], tag: str | None) -> str | None:
     """Return the file that is wanted; without a wish, the preferred quantisation."""
     whole = sorted(path for path in paths if not (SPLIT.search(path) or is_companion(path)))
-    if wanted:
-        names = (wanted.upper(), wanted.upper().removesuffix(".GGUF"))
+    if tag:
+        names = (tag.upper(), tag.upper().removesuffix(".GGUF"))
         return next(
             (path for path in whole if {quantisation(path), PurePosixPath(path).stem.upper()} & {*names}),
             None,
         )
-    for each in PREFERRED:
-        if found := [path for path in whole if quantisation(path) == each]:
-            return found[0]
+    for kind in PREFERRED:
+        if matches := [path for path in whole if quantisation(path) == kind]:
+            return matches[0]
     return whole[0] if whole else None
 
 

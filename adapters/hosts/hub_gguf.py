@@ -55,8 +55,8 @@ def fetched(model: HubModel, on_start: Callable[[HubFile], None], progress: Call
     ``on_start`` gets what will be downloaded, and ``progress`` the number of its bytes that are there. Raises
     EngineError, which says what to do.
     """
-    if here := cached(model):
-        return here
+    if path := cached(model):
+        return path
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise EngineError(
             f"{model} isn't in the cache ({cache()}), and HF_HUB_OFFLINE is set: unset it to download the model, or "
@@ -123,11 +123,11 @@ def _announced(client: httpx.Client, model: HubModel) -> HubFile:
     """Ask the hub for a repository's files, and choose one."""
     host = urlsplit(endpoint()).netloc or endpoint()
     try:
-        said = client.get(f"{endpoint()}/api/models/{model.repo}", params={"blobs": "true"}).json()
-        files = {each["rfilename"]: each for each in said["siblings"]}
+        listing = client.get(f"{endpoint()}/api/models/{model.repo}", params={"blobs": "true"}).json()
+        files = {sibling["rfilename"]: sibling for sibling in listing["siblings"]}
         path = _chosen(files, model)
         lfs = files[path]["lfs"]
-        file = HubFile(model.repo, str(said["sha"]), path, int(lfs["size"]), str(lfs["sha256"]))
+        file = HubFile(model.repo, str(listing["sha"]), path, int(lfs["size"]), str(lfs["sha256"]))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise EngineError(
             f"{host} can't be reached ({str(error) or type(error).__name__}): check the network and the proxy. "
@@ -150,15 +150,15 @@ def _check(response: httpx.Response, model: HubModel) -> None:
         return
     host, code = response.url.host, response.headers.get("x-error-code")
     of_hub = host == urlsplit(endpoint()).hostname
-    given = "the token was refused" if "authorization" in response.request.headers else "no token was given"
+    reason = "the token was refused" if "authorization" in response.request.headers else "no token was given"
     if code == "GatedRepo":
         raise EngineError(
-            f"{model.repo} is gated, and {given}: accept its terms at {endpoint()}/{model.repo}, then set HF_TOKEN to "
+            f"{model.repo} is gated, and {reason}: accept its terms at {endpoint()}/{model.repo}, then set HF_TOKEN to "
             "a token of yours that may read it"
         )
     if of_hub and response.status_code in _NO_SUCH_MODEL:
         raise EngineError(
-            f"{host} has no model {model.repo}, or it is private ({given}): check the name, and set HF_TOKEN if it is "
+            f"{host} has no model {model.repo}, or it is private ({reason}): check the name, and set HF_TOKEN if it is "
             "private. `burnish models` lists some that work"
         )
     raise EngineError(f"{host} answered {response.status_code} {response.reason_phrase}; try again later")
@@ -167,8 +167,8 @@ def _check(response: httpx.Response, model: HubModel) -> None:
 def _chosen(paths: Iterable[str], model: HubModel) -> str:
     """Return the file of a repository that a user means. Raises EngineError, which lists what there is."""
     weights = [path for path in paths if path.endswith(".gguf") and not is_companion(path)]
-    if found := best(weights, model.wanted):
-        return found
+    if path := best(weights, model.tag):
+        return path
     if not weights:
         raise EngineError(
             f"{model.repo} has no GGUF file: name a repository that has some, often one called …-GGUF; `burnish "
@@ -176,6 +176,6 @@ def _chosen(paths: Iterable[str], model: HubModel) -> str:
         )
     whole = sorted({quantisation(path) for path in weights if not SPLIT.search(path)})
     there = f"it has {', '.join(whole)}" if whole else "and so are all of them"
-    if best([SPLIT.sub(".gguf", path) for path in weights], model.wanted):
+    if best([SPLIT.sub(".gguf", path) for path in weights], model.tag):
         raise EngineError(f"{model} is split into several files, which burnish doesn't take; {there}")
-    raise EngineError(f"{model.repo} has no {model.wanted}; {there}: name one as {model.repo}:NAME")
+    raise EngineError(f"{model.repo} has no {model.tag}; {there}: name one as {model.repo}:NAME")

@@ -11,7 +11,7 @@ from typing import Any
 
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts import llamacpp_preset
-from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
 from burnish.adapters.hosts.converted import check_base, ensure_converted
 from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -35,7 +35,7 @@ class LlamaCppHost(NamedModelHost):
     Other models of the server are left alone; only sections that burnish added are removed.
     """
 
-    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
+    limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
 
     def __init__(self, url: str, *, preset: Path, **own: Any) -> None:
         """Send nothing yet. ``preset``: the file that the server was started with; ``base_model``: the base's section.
@@ -123,7 +123,7 @@ class LlamaCppHost(NamedModelHost):
         properties = await self._api.ask("GET", "/props")
         most = int(properties.get("max_instances") or 0) if isinstance(properties, dict) else 0
         models = await self._models()
-        running = sorted(other for other, status in models.items() if status.get("value") in _RUNNING)
+        running = sorted(model for model, status in models.items() if status.get("value") in _RUNNING)
         if most and name not in running and len(running) >= most:
             raise EngineError(
                 f"llama-server runs {len(running)} models ({', '.join(running)}), and would end one of them for "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError, NeedsRestart
-from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.base import Endpoint, HostLimits
 from burnish.adapters.hosts.converted import check_base, ensure_converted
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -24,7 +24,7 @@ class LlamaCppGivenHost(ConvertingHost):
     another adapter. So other clients should not use such a server directly.
     """
 
-    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+    limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     def __init__(self, url: str, **own: Any) -> None:
         """Send nothing yet; the server must be able to read ``state_dir``. See ConvertingHost."""
@@ -42,19 +42,19 @@ class LlamaCppGivenHost(ConvertingHost):
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Find a version among the adapters that the server was given; see AdapterHost.load."""
-        given = await self._given()
+        adapters = await self._given()
         self._unloaded.discard(version.number if version else BASE_VERSION)
         if version is None:
-            return self._at_scale(BASE_VERSION, given, None)
+            return self._at_scale(BASE_VERSION, adapters, None)
         check_base(version, self.base_digest, self.base_model)
         file = self._converted(version)
         await ensure_converted(version, self._base_path, file)
-        if str(file) not in given:
+        if str(file) not in adapters:
             raise NeedsRestart(
                 f"llama-server at {self._api.url} takes an adapter only when it starts: start it again with "
-                f"{self._options(file, given)}, then ask for {version.served_name} again; or start it in router mode"
+                f"{self._options(file, adapters)}, then ask for {version.served_name} again; or start it in router mode"
             )
-        return self._at_scale(version.number, given, file)
+        return self._at_scale(version.number, adapters, file)
 
     async def unload(self, version: int) -> None:
         """Only mark the version: the server can't unload, but it isn't listed as served until it is loaded again."""
@@ -63,50 +63,50 @@ class LlamaCppGivenHost(ConvertingHost):
     async def forget(self, version: AdapterVersion) -> None:
         """Delete a version's file, unless the server uses it: a restart with the same options would need it."""
         try:
-            given = await self._given()
+            adapters = await self._given()
         except EngineError:
             return
-        if str(self._converted(version)) not in given:
+        if str(self._converted(version)) not in adapters:
             await super().forget(version)
 
     async def served(self) -> dict[int, Endpoint]:
         """Ask the server which adapters it has; none if it is down."""
         try:
-            given = await self._given()
+            adapters = await self._given()
         except EngineError:
             return {}
-        ours = {
-            version.number: self._at_scale(version.number, given, self._converted(version))
+        endpoints = {
+            version.number: self._at_scale(version.number, adapters, self._converted(version))
             for version in self._versions()
             if version.number not in self._unloaded
             and version.manifest.base_digest == self.base_digest
-            and str(self._converted(version)) in given
+            and str(self._converted(version)) in adapters
         }
-        return {BASE_VERSION: self._at_scale(BASE_VERSION, given, None)} | ours
+        return {BASE_VERSION: self._at_scale(BASE_VERSION, adapters, None)} | endpoints
 
     async def _given(self) -> dict[str, int]:
         """Return path → number of each adapter that the server was started with. Raises EngineError."""
         answer = await self._api.ask("GET", "/lora-adapters")
         try:
-            return {str(each["path"]): int(each["id"]) for each in answer}
+            return {str(adapter["path"]): int(adapter["id"]) for adapter in answer}
         except (KeyError, TypeError, ValueError) as error:
             raise EngineError(
                 f"{self._api.url}/lora-adapters does not answer as llama-server does"
             ) from error
 
-    def _at_scale(self, number: int, given: dict[str, int], file: Path | None) -> Endpoint:
+    def _at_scale(self, number: int, adapters: dict[str, int], file: Path | None) -> Endpoint:
         scales: list[dict[str, Any]] = [
-            {"id": given[path], "scale": 1.0 if path == str(file) else 0.0} for path in given
+            {"id": adapters[path], "scale": 1.0 if path == str(file) else 0.0} for path in adapters
         ]
         # Never empty: the server would ignore that, and it may have been restarted with an adapter a moment ago. The
         # number of an adapter that doesn't exist does no harm.
         scales = scales or [{"id": 0, "scale": 0.0}]
         return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("lora", scales),))
 
-    def _options(self, file: Path, given: dict[str, int]) -> str:
+    def _options(self, file: Path, adapters: dict[str, int]) -> str:
         """Return the options that keep our adapters and add a version; those of others aren't named."""
-        ours = [str(self._converted(version)) for version in self._versions()]
-        files = [path for path in given if path in ours and path != str(file)] + [str(file)]
+        own_paths = [str(self._converted(version)) for version in self._versions()]
+        files = [path for path in adapters if path in own_paths and path != str(file)] + [str(file)]
         # One list, because llama-server warns that of a repeated option only the last counts.
         given_at_0 = ",".join(f"{path}:0" for path in files)
         return f"--lora-scaled {shlex.quote(given_at_0)} --cache-ram 0"

@@ -35,11 +35,11 @@ def options(text: str, section: str) -> list[str]:
     Raises EngineError if there is no such section, or if it has adapters of its own.
     """
     lines = text.splitlines()
-    found = [n for n, line in enumerate(lines) if _name(line) == section]
-    if not found:
+    headers = [n for n, line in enumerate(lines) if _name(line) == section]
+    if not headers:
         raise EngineError(f"it has no section [{section}]; add one with model = <the GGUF of {section}>")
-    taken = []
-    for line in lines[found[0] + 1 :]:
+    settings = []
+    for line in lines[headers[0] + 1 :]:
         if _HEADER.match(line):
             break
         option = _OPTION.match(line)
@@ -52,8 +52,8 @@ def options(text: str, section: str) -> list[str]:
                 "base model without adapters, so give that a section of its own"
             )
         if key not in _NOT_COPIED:
-            taken.append(line.strip())
-    return taken
+            settings.append(line.strip())
+    return settings
 
 
 def base_alone(name: str, model: Path) -> str:
@@ -101,10 +101,10 @@ def edit(preset: Path, change: Callable[[str], str]) -> None:
         with target.with_name(f".{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two proxies may share one router; released with the file
             check_regular(preset, SETTINGS_BYTES)
-            before = preset.read_bytes().decode()
-            after = change(before)
-            if after != before:
-                durable.replace(target, after, stat.S_IMODE(target.stat().st_mode))
+            text = preset.read_bytes().decode()
+            new_text = change(text)
+            if new_text != text:
+                durable.replace(target, new_text, stat.S_IMODE(target.stat().st_mode))
     except EngineError as error:
         raise EngineError(f"{preset}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:

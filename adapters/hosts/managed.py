@@ -153,26 +153,26 @@ class ManagedEngine:
     async def _until_warm(self, process: _Process) -> None:
         """Ask until the model is loaded. Raises EngineError."""
         name, api = self.recipe.name, EngineApi(self.url, self.recipe.api_key)
-        began = told = time.monotonic()
+        began = last_report = time.monotonic()
         try:
             while not await self._is_warm(api):
                 if not process.child.alive:
                     why = meaning(await process.wait())
                     raise EngineError(f"{name} died while it started ({why}). {tail(self._log)}")
-                now = time.monotonic()
-                if now - began > START_LIMIT_S:
+                clock = time.monotonic()
+                if clock - began > START_LIMIT_S:
                     raise EngineError(f"{name} wasn't ready within {START_LIMIT_S:g} s. {tail(self._log)}")
-                if now - told > PROGRESS_EVERY_S:
-                    told = now
+                if clock - last_report > PROGRESS_EVERY_S:
+                    last_report = clock
                     words = "; ".join(last_lines(self._log, 1))
-                    logger.info("%s is starting, %.0f s so far: %s", name, now - began, words)
+                    logger.info("%s is starting, %.0f s so far: %s", name, clock - began, words)
                 await asyncio.sleep(POLL_S)
         finally:
             await api.close()
 
     async def _is_warm(self, api: EngineApi) -> bool:
         try:
-            answer = await api.ask("GET", self.recipe.ready)
+            answer = await api.ask("GET", self.recipe.health_path)
         except EngineError:
             return False
         try:

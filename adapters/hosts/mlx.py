@@ -21,7 +21,7 @@ from typing import Any
 
 from burnish.adapters.convert.mlx import BASE_CONFIG, WEIGHTS, MlxBase, read_base, to_mlx
 from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
-from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.base import Endpoint, HostLimits
 from burnish.adapters.hosts.converted import check_base
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -47,7 +47,7 @@ class MlxHost(ConvertingHost):
     """AdapterHost over a running mlx_lm.server on this machine, which reads converted versions from ``state_dir``."""
 
     # The base is loaded when it is asked for, and costs nothing until then.
-    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+    limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     def __init__(self, url: str, *, base_path: Path, **own: Any) -> None:
         """Send nothing yet. ``base_path``: the directory that the server was started with. See ConvertingHost."""
@@ -104,8 +104,10 @@ class MlxHost(ConvertingHost):
             await self._demand_up()
         except EngineError:
             return {}
-        converted = [each for each in self._versions() if (self._converted(each) / WEIGHTS).exists()]
-        return {BASE_VERSION: self._naming(None)} | {each.number: self._naming(each) for each in converted}
+        converted = [version for version in self._versions() if (self._converted(version) / WEIGHTS).exists()]
+        return {BASE_VERSION: self._naming(None)} | {
+            version.number: self._naming(version) for version in converted
+        }
 
     async def probe(self, endpoint: Endpoint) -> None:
         """Generate a few tokens, and check that an adapter changes them. Raises ProbeFailed."""
@@ -124,7 +126,7 @@ class MlxHost(ConvertingHost):
             answer = await self._api.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
             places = answer["choices"][0]["logprobs"]["content"]
             sampled = [
-                {int(top["id"]): float(top["logprob"]) for top in each["top_logprobs"]} for each in places
+                {int(top["id"]): float(top["logprob"]) for top in place["top_logprobs"]} for place in places
             ]
         except (EngineError, LookupError, TypeError, ValueError) as error:
             hint = "; it must run on this machine, as the same user" if "does not exist" in str(error) else ""
@@ -145,8 +147,8 @@ class MlxHost(ConvertingHost):
         """Check that the server is up, and that it reads the base correctly. Raises EngineError."""
         await self._demand_up()
         config = self._base_path / BASE_CONFIG
-        changed = config.stat().st_mtime_ns if config.exists() else 0
-        base = await asyncio.to_thread(_layout, self._base_path, changed)
+        mtime_ns = config.stat().st_mtime_ns if config.exists() else 0
+        base = await asyncio.to_thread(_layout, self._base_path, mtime_ns)
         if base.misread:
             raise EngineError(
                 f"{config} has {', '.join(base.misread)} in rope_parameters only, and mlx-lm doesn't look there: its "

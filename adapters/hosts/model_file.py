@@ -32,50 +32,50 @@ class ModelFile(NamedTuple):
     """What the model has beside the file, and the embedded engine can't use, in words."""
 
 
-def model_file(named: str | None) -> ModelFile:
+def model_file(name: str | None) -> ModelFile:
     """Find the GGUF of a model; None: the small model, which is downloaded if it is missing.
 
     Models of the hub must be in its cache. Raises EngineError, which says what to do.
     """
-    if named is None or named == SMALL_MODEL:
+    if name is None or name == SMALL_MODEL:
         return ModelFile(ensure_small_model(), SMALL_MODEL)
-    if named.startswith(OLLAMA):
-        name = named.removeprefix(OLLAMA)
-        found = ollama_store.stored(name)
-        return ModelFile(found.gguf, name.removesuffix(":latest"), found.left_out)
-    if model := hub_model(named):
-        if here := cached(model):
-            return ModelFile(here, catalogue.name_of(named) or _name(here))
-        raise EngineError(f"{named} isn't downloaded yet: `burnish up --model {named}` does it")
-    path = Path(named).expanduser().absolute()
-    _check_gguf(path, named)
+    if name.startswith(OLLAMA):
+        tag = name.removeprefix(OLLAMA)
+        ollama_model = ollama_store.stored(tag)
+        return ModelFile(ollama_model.gguf, tag.removesuffix(":latest"), ollama_model.left_out)
+    if model := hub_model(name):
+        if file := cached(model):
+            return ModelFile(file, catalogue.name_of(name) or _name(file))
+        raise EngineError(f"{name} isn't downloaded yet: `burnish up --model {name}` does it")
+    path = Path(name).expanduser().absolute()
+    _check_gguf(path, name)
     return ModelFile(path, _name(path))
 
 
-def hub_model(named: str) -> HubModel | None:
+def hub_model(name: str) -> HubModel | None:
     """Return what a name means on the Hugging Face hub; None if it means the small model, Ollama's, or a file."""
-    if named == SMALL_MODEL or named.startswith(OLLAMA) or Path(named).expanduser().is_file():
+    if name == SMALL_MODEL or name.startswith(OLLAMA) or Path(name).expanduser().is_file():
         return None
-    if listed := catalogue.find(named):
+    if listed := catalogue.find(name):
         return HubModel(listed.repo, listed.file)
-    return read_name(named)
+    return read_name(name)
 
 
-def is_for_embedded(named: str) -> bool:
+def is_for_embedded(name: str) -> bool:
     """Return whether a model's name can only mean a file for the embedded engine, not a model of an upstream."""
-    return named.startswith(OLLAMA) or named.endswith(SUFFIX)
+    return name.startswith(OLLAMA) or name.endswith(SUFFIX)
 
 
 def _name(path: Path) -> str:
     return _NOT_IN_NAMES.sub("-", path.stem.lower())
 
 
-def _check_gguf(path: Path, named: str) -> None:
-    if not path.exists() and "/" not in named and not named.endswith(SUFFIX):
-        nearest = catalogue.nearest(named)
-        meant = f"did you mean {' or '.join(nearest)}? " if nearest else ""
+def _check_gguf(path: Path, name: str) -> None:
+    if not path.exists() and "/" not in name and not name.endswith(SUFFIX):
+        nearest = catalogue.nearest(name)
+        suggestion = f"did you mean {' or '.join(nearest)}? " if nearest else ""
         raise EngineError(
-            f"no model is called {named!r}: {meant}`burnish models` lists some; or name a GGUF file, OWNER/NAME on "
+            f"no model is called {name!r}: {suggestion}`burnish models` lists some; or name a GGUF file, OWNER/NAME on "
             "the Hugging Face hub, or ollama:NAME"
         )
     try:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import ClassVar
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
 from burnish.adapters.hosts.user_engine import UserEngineHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.weights_file import CONFIG
@@ -44,7 +44,7 @@ class NamedLoraHost(UserEngineHost, ABC):
     load_route: ClassVar[str]
     unload_route: ClassVar[str]
 
-    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+    limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """Load an adapter that can't exist, and check that the engine finds nothing else wrong."""
@@ -67,9 +67,9 @@ class NamedLoraHost(UserEngineHost, ABC):
         return self._endpoint(self.request_model(name), version.number)
 
     async def unload(self, version: int) -> None:
-        for each in self._versions():
-            if each.number == version and self._has(await self._listing(), each):
-                await self._unload(each)
+        for adapter in self._versions():
+            if adapter.number == version and self._has(await self._listing(), adapter):
+                await self._unload(adapter)
 
     async def forget(self, version: AdapterVersion) -> None:
         return  # the engine reads a version's own directory, and keeps no file besides
@@ -82,12 +82,12 @@ class NamedLoraHost(UserEngineHost, ABC):
             return {}
         if self.base_model not in listing:
             return {}
-        ours = {
-            each.number: self._endpoint(self.request_model(engine_name(each)), each.number)
-            for each in self._versions()
-            if self._has(listing, each)
+        endpoints = {
+            version.number: self._endpoint(self.request_model(engine_name(version)), version.number)
+            for version in self._versions()
+            if self._has(listing, version)
         }
-        return {BASE_VERSION: self._endpoint(self.base_model, BASE_VERSION)} | ours
+        return {BASE_VERSION: self._endpoint(self.base_model, BASE_VERSION)} | endpoints
 
     @abstractmethod
     def command(self, rank: int) -> str:

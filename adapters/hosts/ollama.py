@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
-from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
 from burnish.adapters.hosts.converted import check_base, ensure_converted
 from burnish.adapters.hosts.ollama_api import AdaptersRefused, OllamaApi, full
-from burnish.adapters.hosts.ollama_show import Shown, takes_adapters
+from burnish.adapters.hosts.ollama_show import ModelDescription, takes_adapters
 from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.merging import ensure_merged
@@ -46,13 +46,15 @@ class OllamaHost(NamedModelHost):
         self._ollama = OllamaApi(self._api)
         self._release: str | None = None
         self._merges = False
-        self._base_prompt: tuple[Shown, str | None] | None = None
+        self._base_prompt: tuple[ModelDescription, str | None] | None = None
         """The base's description, and the prompt that it makes of a sample."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> HostLimits:
         """Merged models share no weights, so a replaced one is deleted at once: a rollback makes it again."""
-        return Limits(MAX_RANK, MAX_RESIDENT, base_stays=True, keeps=not self._merges, merged=self._merges)
+        return HostLimits(
+            MAX_RANK, MAX_RESIDENT, base_stays=True, keeps=not self._merges, merged=self._merges
+        )
 
     async def check(self) -> None:
         """Check that it is Ollama, that it has the base, and that the base has the expected weights."""
@@ -106,21 +108,21 @@ class OllamaHost(NamedModelHost):
         if release != self._release:
             self._release, self._merges = release, not takes_adapters(release)
 
-    async def _base(self) -> Shown:
+    async def _base(self) -> ModelDescription:
         """Return the base's description. Raises IncompatibleAdapter if versions are trained on other weights."""
-        shown = await self._ollama.show(self.base_model)
-        if shown.digests and self.base_digest not in shown.digests:
+        base = await self._ollama.show(self.base_model)
+        if base.digests and self.base_digest not in base.digests:
             raise IncompatibleAdapter(
-                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(shown.digests))}, but versions "
+                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(base.digests))}, but versions "
                 f"are trained on {self.base_digest}; create a model from {self._base_path} with `ollama create`, and "
                 "set model to its name"
             )
-        if shown.adapters:
+        if base.adapters:
             raise IncompatibleAdapter(
-                f"Ollama's {self.base_model} has an adapter of its own ({', '.join(shown.adapters)}), and versions "
+                f"Ollama's {self.base_model} has an adapter of its own ({', '.join(base.adapters)}), and versions "
                 "aren't trained on it; set model to the model that it was made from"
             )
-        return shown
+        return base
 
     async def _create(self, version: AdapterVersion, name: str) -> None:
         base = await self._base()
@@ -130,7 +132,7 @@ class OllamaHost(NamedModelHost):
             self._merges = True
             await self._create_from(version, name, base)
 
-    async def _create_from(self, version: AdapterVersion, name: str, base: Shown) -> None:
+    async def _create_from(self, version: AdapterVersion, name: str, base: ModelDescription) -> None:
         """Upload a version, merged or as an adapter, and create its model; leave nothing if that fails."""
         target = self._file(version)
         async with self._gone_on_error(name):
@@ -166,27 +168,29 @@ class OllamaHost(NamedModelHost):
             return converted
         engine = hashlib.sha256(self._api.url.encode()).hexdigest()[:8]
         target = converted.with_name(f"{converted.stem}-{engine}{_MERGED}")
-        for left in converted.parent.glob(f"*-{engine}{_MERGED}"):
-            left.unlink(missing_ok=True)  # burnish was killed during an upload
+        for leftover in converted.parent.glob(f"*-{engine}{_MERGED}"):
+            leftover.unlink(missing_ok=True)  # burnish was killed during an upload
         return target
 
-    def _body(self, base: Shown, digest: str) -> dict[str, Any]:
+    def _body(self, base: ModelDescription, digest: str) -> dict[str, Any]:
         """Return the members of /api/create."""
         if not self._merges:
             return {"from": self.base_model, "adapters": {"adapter.gguf": digest}}
-        projectors = [each for each in base.digests if each != self.base_digest] if base.sees else []
-        files = {f"projector-{number}.gguf": each for number, each in enumerate(projectors)}
+        projectors = (
+            [projector for projector in base.digests if projector != self.base_digest] if base.sees else []
+        )
+        files = {f"projector-{number}.gguf": projector for number, projector in enumerate(projectors)}
         return {"files": {"model.gguf": digest} | files} | base.inherited()
 
-    async def _compare_prompts(self, name: str, base: Shown, size_bytes: int) -> None:
+    async def _compare_prompts(self, name: str, base: ModelDescription, size_bytes: int) -> None:
         """Check that a model from a file behaves like the base in all but its weights. Raises EngineError."""
         lost = base.lost_in(await self._ollama.show(name))
         if not lost:
-            ours = await self._ollama.rendered(name, size_bytes)
-            if ours == await self._prompt_of(base, size_bytes):
+            prompt = await self._ollama.rendered(name, size_bytes)
+            if prompt == await self._prompt_of(base, size_bytes):
                 return
             self._base_prompt = None  # a template may contain the date
-            if ours == await self._prompt_of(base, size_bytes):
+            if prompt == await self._prompt_of(base, size_bytes):
                 return
             lost = ["the prompt that it makes of a conversation"]
         raise EngineError(
@@ -195,14 +199,14 @@ class OllamaHost(NamedModelHost):
             "as well, and set model to its name"
         )
 
-    async def _prompt_of(self, base: Shown, size_bytes: int) -> str | None:
+    async def _prompt_of(self, base: ModelDescription, size_bytes: int) -> str | None:
         """Return the base's prompt for the sample; Ollama loads the base for it only if its description changed."""
         if self._base_prompt is None or self._base_prompt[0] != base:
             self._base_prompt = base, await self._ollama.rendered(self.base_model, size_bytes)
         return self._base_prompt[1]
 
 
-def _demand_room(base: Shown, name: str, size_bytes: int) -> None:
+def _demand_room(base: ModelDescription, name: str, size_bytes: int) -> None:
     """Raise EngineError if Ollama is on this machine, and its disk has no room for a merged model."""
     folder = next((path.parent for path in base.weights if path.is_absolute() and path.exists()), None)
     if folder is None:

@@ -13,7 +13,7 @@ import orjson
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, EngineUnreachable
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.ollama_show import Shown, read_shown
+from burnish.adapters.hosts.ollama_show import ModelDescription, read_description
 
 # An adapter has tens of megabytes, and Ollama may run on another machine.
 UPLOAD_TIMEOUT_S = 300.0
@@ -62,8 +62,8 @@ class OllamaApi:
         except (KeyError, TypeError) as error:
             raise EngineError(f"{self.url} does not answer as Ollama does; check the URL") from error
 
-    async def show(self, name: str) -> Shown:
-        return read_shown(await self._api.ask("POST", "/api/show", {"model": name}))
+    async def show(self, name: str) -> ModelDescription:
+        return read_description(await self._api.ask("POST", "/api/show", {"model": name}))
 
     async def upload(self, file: Path) -> str:
         """Upload a file unless Ollama has it; return its "sha256:<hex>". Raises CorruptAdapter if it changed."""
@@ -125,8 +125,8 @@ class OllamaApi:
         body |= {"options": {"num_predict": 1}}
         limit_s = LOAD_TIMEOUT_S + size_bytes / DISK_BYTES_PER_S
         answer = await self._api.ask("POST", "/api/chat", body, timeout_s=limit_s)
-        shown = answer.get("_debug_info") if isinstance(answer, dict) else None
-        return str(shown["rendered_template"]) if shown else None
+        debug_info = answer.get("_debug_info") if isinstance(answer, dict) else None
+        return str(debug_info["rendered_template"]) if debug_info else None
 
     async def drop(self, name: str) -> None:
         """Free a model's memory and delete it, if there is one. Ollama deletes its files, too."""

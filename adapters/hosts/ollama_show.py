@@ -32,12 +32,12 @@ FIRST_WITHOUT_ADAPTERS = (0, 34, 1)
 
 def takes_adapters(release: str) -> bool:
     """Tell by /api/version; True if it doesn't tell, as a build from source (0.0.0) doesn't."""
-    found = _RELEASE.match(release)
-    return found is None or tuple(map(int, found.groups())) < FIRST_WITHOUT_ADAPTERS
+    match = _RELEASE.match(release)
+    return match is None or tuple(map(int, match.groups())) < FIRST_WITHOUT_ADAPTERS
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ModelDescription:
     """One model, as /api/show describes it."""
 
     weights: tuple[Path, ...]
@@ -61,8 +61,8 @@ class Shown:
     @property
     def digests(self) -> tuple[str, ...]:
         """The weights' "sha256:<hex>"."""
-        found = (_WEIGHTS.search(str(path)) for path in self.weights)
-        return tuple(f"sha256:{match['digest']}" for match in found if match)
+        matches = (_WEIGHTS.search(str(path)) for path in self.weights)
+        return tuple(f"sha256:{match['digest']}" for match in matches if match)
 
     def inherited(self) -> dict[str, Any]:
         """Return the members of a /api/create request that make a model from a file behave like this one."""
@@ -76,24 +76,24 @@ class Shown:
             "license": self.license,
             "requires": self.requires,
         }
-        return {name: value for name, value in members.items() if value}
+        return {name: content for name, content in members.items() if content}
 
     @property
     def _go_template(self) -> bool:
         """A Jinja template comes with the GGUF, and sent as Ollama's own it would be wrong."""
-        chosen = self.template == self.selected_template
-        return chosen and (self.template != _NO_TEMPLATE or bool(self.renderer))
+        is_selected = self.template == self.selected_template
+        return is_selected and (self.template != _NO_TEMPLATE or bool(self.renderer))
 
-    def lost_in(self, other: Shown) -> list[str]:
+    def lost_in(self, copy: ModelDescription) -> list[str]:
         """Return what a model that was made to behave like this one has otherwise."""
         same = ("selected_template", "system", "renderer", "parser", "parameters", "messages")
-        lost = [
-            name.removeprefix("selected_") for name in same if getattr(self, name) != getattr(other, name)
-        ]
-        return lost + sorted(f"the capability {each!r}" for each in self.capabilities - other.capabilities)
+        lost = [name.removeprefix("selected_") for name in same if getattr(self, name) != getattr(copy, name)]
+        return lost + sorted(
+            f"the capability {capability!r}" for capability in self.capabilities - copy.capabilities
+        )
 
 
-def read_shown(answer: Any) -> Shown:
+def read_description(answer: Any) -> ModelDescription:
     """Read an answer of /api/show; what it lacks is empty."""
     answer = answer if isinstance(answer, dict) else {}
     commands: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ def read_shown(answer: Any) -> Shown:
         return next(iter(commands.get(name, [])), "")
 
     template = first("TEMPLATE")
-    return Shown(
+    return ModelDescription(
         weights=tuple(Path(path.strip()) for path in commands.get("FROM", [])),
         sees=bool(answer.get("projector_info")),
         adapters=tuple(commands.get("ADAPTER", [])),
@@ -125,11 +125,11 @@ def read_shown(answer: Any) -> Shown:
 def _parameters(text: str) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for match in _PARAMETER.finditer(text):
-        name, value = match["name"], _value(match["value"].strip())
+        name, setting = match["name"], _value(match["value"].strip())
         if name == _LIST:
-            parameters.setdefault(name, []).append(value)
+            parameters.setdefault(name, []).append(setting)
         else:
-            parameters[name] = value
+            parameters[name] = setting
     return parameters
 
 

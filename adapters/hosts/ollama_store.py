@@ -32,7 +32,7 @@ _NOT_APPLIED = {
     "params": "parameters",
     "projector": "part for images",
 }
-_SHOWN = 8
+_MOST_NAMES = 8
 
 
 class Layer(NamedTuple):
@@ -45,7 +45,7 @@ class Layer(NamedTuple):
     """In bytes."""
 
 
-class Stored(NamedTuple):
+class StoredModel(NamedTuple):
     """A model in the store."""
 
     gguf: Path
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
     """What Ollama adds to the model, and only Ollama can apply, in words."""
 
 
-def stored(name: str) -> Stored:
+def stored(name: str) -> StoredModel:
     """Find a model of Ollama, such as "qwen3:0.6b". Raises EngineError, which says what to do."""
     place = _place(name)
     for store in stores():
@@ -69,27 +69,27 @@ def stored(name: str) -> Stored:
                 f"Ollama's manifest {manifest} is damaged ({error}); download the model again: ollama pull {name}"
             ) from error
         left_out = [
-            words for kind, words in _NOT_APPLIED.items() if any(kind == each.kind for each in layers)
+            words for kind, words in _NOT_APPLIED.items() if any(kind == layer.kind for layer in layers)
         ]
-        return Stored(_gguf(name, layers, store), left_out)
+        return StoredModel(_gguf(name, layers, store), left_out)
     raise EngineError(_missing(name))
 
 
 def stores() -> Sequence[Path]:
     """Return the folders that can be Ollama's store: of this user, and of the service on Linux."""
-    if named := os.environ.get(STORE):
-        return (Path(named),)
+    if folder := os.environ.get(STORE):
+        return (Path(folder),)
     return (Path.home() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models"))
 
 
 def names() -> list[str]:
     """Return the models in the stores that can be read, in Ollama's words."""
-    found = {
+    short_names = {
         _short(manifest.relative_to(store / "manifests").parts)
         for store in stores()
         for manifest in (store / "manifests").glob("*/*/*/*")
     }
-    return sorted(name for name in found if "-burnish:" not in name)
+    return sorted(name for name in short_names if "-burnish:" not in name)
 
 
 def _place(name: str) -> Path:
@@ -97,10 +97,10 @@ def _place(name: str) -> Path:
     path, tag = name, _LATEST
     if name.rfind(":") > name.rfind("/"):
         path, _, tag = name.rpartition(":")
-    *before, model = path.split("/")
-    host, namespace = (*_DEFAULTS[: 2 - len(before)], *before)[:2]
+    *prefix, model = path.split("/")
+    host, namespace = (*_DEFAULTS[: 2 - len(prefix)], *prefix)[:2]
     parts = (namespace, model, tag)
-    if len(before) > len(_DEFAULTS) or not (_HOST.fullmatch(host) and all(map(_PART.fullmatch, parts))):
+    if len(prefix) > len(_DEFAULTS) or not (_HOST.fullmatch(host) and all(map(_PART.fullmatch, parts))):
         raise EngineError(
             f"{name!r} isn't the name of a model of Ollama; expected one like qwen3:0.6b (`ollama list`)"
         )
@@ -109,16 +109,16 @@ def _place(name: str) -> Path:
 
 def _short(parts: Sequence[str]) -> str:
     host, namespace, model, tag = parts
-    before = [host, namespace] if host != _DEFAULTS[0] else [namespace] if namespace != _DEFAULTS[1] else []
-    return "/".join([*before, model]) + ("" if tag == _LATEST else f":{tag}")
+    prefix = [host, namespace] if host != _DEFAULTS[0] else [namespace] if namespace != _DEFAULTS[1] else []
+    return "/".join([*prefix, model]) + ("" if tag == _LATEST else f":{tag}")
 
 
 def _layers(manifest: bytes) -> list[Layer]:
     """Raises ValueError."""
     try:
         return [
-            Layer(str(each["mediaType"]).removeprefix(_LAYER), str(each["digest"]), int(each["size"]))
-            for each in json.loads(manifest)["layers"]
+            Layer(str(layer["mediaType"]).removeprefix(_LAYER), str(layer["digest"]), int(layer["size"]))
+            for layer in json.loads(manifest)["layers"]
         ]
     except (KeyError, TypeError) as error:
         raise ValueError(f"it has no valid list of layers: {error!r}") from error
@@ -193,7 +193,7 @@ def _check(name: str, path: Path) -> None:
 
 def _closed(path: Path) -> EngineError:
     """Return the error for a file that this user may not read; it names the folder that is closed."""
-    folder = next((each for each in reversed(path.parents) if not os.access(each, os.X_OK)), None)
+    folder = next((parent for parent in reversed(path.parents) if not os.access(parent, os.X_OK)), None)
     what, mode = (folder, "a+rx") if folder else (path, "a+r")
     return EngineError(
         f"Ollama's store is closed to you at {what}; open it for reading: sudo chmod {mode} {what}"
@@ -201,12 +201,13 @@ def _closed(path: Path) -> EngineError:
 
 
 def _missing(name: str) -> str:
-    here = names()
-    if not here:
+    models = names()
+    if not models:
         places = " or ".join(map(str, stores()))
         return (
             f"Ollama has no models here, neither {name} nor others, in {places}; run: ollama pull {name}, or set "
             f"{STORE} to Ollama's folder"
         )
-    more = f" and {len(here) - _SHOWN} more" if len(here) > _SHOWN else ""
-    return f"Ollama has no model {name!r} here; it has {', '.join(here[:_SHOWN])}{more}. To get it: ollama pull {name}"
+    remainder = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""
+    listing = ", ".join(models[:_MOST_NAMES]) + remainder
+    return f"Ollama has no model {name!r} here; it has {listing}. To get it: ollama pull {name}"

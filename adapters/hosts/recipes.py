@@ -76,7 +76,7 @@ class Recipe:
     model: str
     """The base model's name in the engine."""
     weights: Path
-    ready: str
+    health_path: str
     """A path that answers once it runs."""
     fixed_port: int | None = None
     """Named by the user; None: any free one."""
@@ -90,11 +90,11 @@ class Recipe:
         return [*self.program, "--port", str(port)]
 
     def is_warm(self, answer: Any) -> bool:
-        """Read an answer of ``ready``: is the model loaded? Raises EngineError if it can't be loaded."""
+        """Read an answer of ``health_path``: is the model loaded? Raises EngineError if it can't be loaded."""
         if self.preset is None:
             return True
         try:
-            status = next(each["status"] for each in answer["data"] if each["id"] == self.model)
+            status = next(card["status"] for card in answer["data"] if card["id"] == self.model)
         except (KeyError, TypeError, StopIteration):
             return False
         if status.get("failed"):
@@ -123,9 +123,9 @@ def recipe_for(
     fixed_port, arguments = _options(kind, arguments)
     if kind == "llama-server":
         return _llama_server(model, state_dir, fixed_port, arguments, fetch=fetch)
-    name, here = _directory(kind, model)
+    name, directory = _directory(kind, model)
     interpreter = _interpreter(kind, python)
-    weights = here or _from_hub(name, fetch=fetch)
+    weights = directory or _from_hub(name, fetch=fetch)
     environment = _environment(of_other_python=python is not None)
     local = (*arguments, "--host", "127.0.0.1", "--model", str(weights))
     if kind == "mlx":
@@ -151,7 +151,10 @@ def recipe_for(
 def _llama_server(
     model: str | None, state_dir: Path, fixed_port: int | None, arguments: Sequence[str], *, fetch: bool
 ) -> Recipe:
-    places = [os.environ.get("PATH", os.defpath), *(str(Path(each).expanduser()) for each in USUAL_PLACES)]
+    places = [
+        os.environ.get("PATH", os.defpath),
+        *(str(Path(folder).expanduser()) for folder in USUAL_PLACES),
+    ]
     program = shutil.which("llama-server", path=os.pathsep.join(places))
     if program is None:
         raise EngineError(
@@ -183,24 +186,24 @@ def _llama_server(
 
 def _options(kind: ManagedKind, arguments: Sequence[str]) -> tuple[int | None, list[str]]:
     """Take the port out of the user's options. Raises EngineError for an option that is burnish's own."""
-    port, others, rest = None, [], list(arguments)
-    while rest:
-        given = rest.pop(0)
-        option, _, value = given.partition("=")
+    port, options, queue = None, [], list(arguments)
+    while queue:
+        argument = queue.pop(0)
+        option, _, setting = argument.partition("=")
         if kind == "vllm":
             option = option.replace("_", "-")
         if option in _OWNED[kind]:
             raise EngineError(f"engine_args has {option}, which burnish sets itself: leave it out")
         if option != "--port":
-            others.append(given)
+            options.append(argument)
             continue
-        value = value or (rest.pop(0) if rest else "")
-        if not value.isdecimal():
+        setting = setting or (queue.pop(0) if queue else "")
+        if not setting.isdecimal():
             raise EngineError(
-                f"engine_args has --port {value!r}, expected a number: leave it out for a free port"
+                f"engine_args has --port {setting!r}, expected a number: leave it out for a free port"
             )
-        port = int(value)
-    return port, others
+        port = int(setting)
+    return port, options
 
 
 def _interpreter(kind: ManagedKind, python: Path | None) -> str:
@@ -217,12 +220,12 @@ def _interpreter(kind: ManagedKind, python: Path | None) -> str:
         raise EngineError(f"engine_python {python} isn't a program: name the python of {name}'s environment")
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     try:
-        done = subprocess.run([python, "-c", look], capture_output=True, timeout=60, check=False)
+        process = subprocess.run([python, "-c", look], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(
             f"engine_python {python} doesn't run ({error}): name the python of {name}"
         ) from error
-    if done.returncode:
+    if process.returncode:
         package = {"vllm": "vllm", "mlx": "mlx-lm"}[kind]
         raise EngineError(f"{name} isn't installed for {python}. Run: {python} -m pip install {package}")
     return str(python)
@@ -236,8 +239,8 @@ def _directory(kind: ManagedKind, model: str | None) -> tuple[str, Path | None]:
         raise EngineError(f"{engine} needs a model (--model): {expected}")
     path = Path(model).expanduser().absolute()
     if path.is_file():
-        other = "; for a GGUF take --engine llama-server" if is_gguf(path) else ""
-        raise EngineError(f"{engine} can't serve the file {path}, {expected}{other}")
+        hint = "; for a GGUF take --engine llama-server" if is_gguf(path) else ""
+        raise EngineError(f"{engine} can't serve the file {path}, {expected}{hint}")
     if path.is_dir():
         if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
             raise EngineError(f"{path} has no config.json with *.safetensors beside it, {expected}")
@@ -248,8 +251,8 @@ def _directory(kind: ManagedKind, model: str | None) -> tuple[str, Path | None]:
 
 
 def _from_hub(model: str, *, fetch: bool) -> Path:
-    if here := cached(model):
-        return here
+    if directory := cached(model):
+        return directory
     if not fetch:
         raise EngineError(f"{model} isn't downloaded yet: `burnish up` does it")
     return downloaded(model)
@@ -264,10 +267,10 @@ def _gguf(model: str | None, *, fetch: bool) -> tuple[str, Path]:
         )
     if model is None and not fetch:
         return SMALL_MODEL, small_model_path()
-    found = model_file(model)
-    if found.left_out:
-        logger.warning("%s: llama-server gets the model without its %s", model, ", ".join(found.left_out))
-    return found.name, found.path
+    gguf = model_file(model)
+    if gguf.left_out:
+        logger.warning("%s: llama-server gets the model without its %s", model, ", ".join(gguf.left_out))
+    return gguf.name, gguf.path
 
 
 def _plain_name(name: str) -> str:
@@ -276,10 +279,10 @@ def _plain_name(name: str) -> str:
 
 
 def _environment(*, of_other_python: bool) -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if _ENGINES_OWN.fullmatch(name)}
+    own = {name: setting for name, setting in os.environ.items() if _ENGINES_OWN.fullmatch(name)}
     dropped = _OF_THIS_PYTHON if of_other_python else ()
     return {
-        name: value
-        for name, value in (for_child() | own).items()
+        name: setting
+        for name, setting in (for_child() | own).items()
         if name not in dropped and not _KEYS.fullmatch(name)
     }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from burnish.adapters.errors import EngineError, EngineUnreachable
-from burnish.adapters.hosts.base import AdapterHost, Endpoint, Limits
+from burnish.adapters.hosts.base import AdapterHost, Endpoint, HostLimits
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 
@@ -32,15 +32,15 @@ class Replicas:
                 )
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> HostLimits:
         """The limits of the smallest engine."""
-        each = [host.limits for host in self._hosts.values()]
+        all_limits = [host.limits for host in self._hosts.values()]
         return replace(
-            each[0],
-            max_rank=min(limits.max_rank for limits in each),
-            max_resident=min(limits.max_resident for limits in each),
-            keeps=all(limits.keeps for limits in each),
-            merged=any(limits.merged for limits in each),
+            all_limits[0],
+            max_rank=min(limits.max_rank for limits in all_limits),
+            max_resident=min(limits.max_resident for limits in all_limits),
+            keeps=all(limits.keeps for limits in all_limits),
+            merged=any(limits.merged for limits in all_limits),
         )
 
     async def check(self) -> None:
@@ -49,7 +49,7 @@ class Replicas:
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Load a version into every engine that is up; see AdapterHost.load."""
         number = version.number if version else BASE_VERSION
-        had = {url for url, served in (await self._served()).items() if number in served}
+        had = {url for url, endpoints in (await self._served()).items() if number in endpoints}
         results = await self._each(lambda host: host.load(version))
         down = [error for error in results.values() if isinstance(error, EngineUnreachable)]
         refused = [
@@ -58,11 +58,11 @@ class Replicas:
             if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable)
         ]
         if refused or len(down) == len(results):
-            loaded = {url for url, result in results.items() if isinstance(result, Endpoint)}
+            loaded = {url for url, endpoint in results.items() if isinstance(endpoint, Endpoint)}
             fresh = [self._hosts[url] for url in loaded - had]
             await asyncio.gather(*(host.unload(number) for host in fresh), return_exceptions=True)
             raise (refused or down)[0]
-        return _joined([result for result in results.values() if isinstance(result, Endpoint)])
+        return _joined([endpoint for endpoint in results.values() if isinstance(endpoint, Endpoint)])
 
     async def unload(self, version: int) -> None:
         results = await self._each(lambda host: host.unload(version))
@@ -76,13 +76,13 @@ class Replicas:
 
     async def served(self) -> dict[int, Endpoint]:
         """Return the versions that at least one engine serves, with the engines that lack them."""
-        found = await self._served()
-        up = [url for url, served in found.items() if BASE_VERSION in served]
-        versions = dict.fromkeys(number for served in found.values() for number in served)
+        engines = await self._served()
+        up = [url for url, endpoints in engines.items() if BASE_VERSION in endpoints]
+        versions = dict.fromkeys(number for endpoints in engines.values() for number in endpoints)
         return {
             number: _joined(
-                [served[number] for served in found.values() if number in served],
-                lacking=tuple(url for url in up if number not in found[url]),
+                [endpoints[number] for endpoints in engines.values() if number in endpoints],
+                lacking=tuple(url for url in up if number not in engines[url]),
             )
             for number in versions
         }
@@ -95,8 +95,8 @@ class Replicas:
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     async def _served(self) -> dict[str, dict[int, Endpoint]]:
-        each = await asyncio.gather(*(host.served() for host in self._hosts.values()))
-        return dict(zip(self._hosts, each, strict=True))
+        endpoints = await asyncio.gather(*(host.served() for host in self._hosts.values()))
+        return dict(zip(self._hosts, endpoints, strict=True))
 
     async def _each(self, work: Callable[[AdapterHost], Awaitable[object]]) -> dict[str, Any]:
         """Do the same on every engine at once, to the end; return URL → result or error."""
@@ -105,5 +105,5 @@ class Replicas:
 
 
 def _joined(endpoints: list[Endpoint], lacking: tuple[str, ...] = ()) -> Endpoint:
-    first, *others = endpoints
-    return replace(first, also=tuple(other.url for other in others), lacking=lacking)
+    first, *replicas = endpoints
+    return replace(first, also=tuple(replica.url for replica in replicas), lacking=lacking)

@@ -86,7 +86,7 @@ class NamedModelHost(ConvertingHost, ABC):
         if version == BASE_VERSION:
             return  # the user's own model, which others may use
         async with self._lock:
-            names = {self.name_of(known) for known in self._versions() if known.number == version}
+            names = {self.name_of(adapter) for adapter in self._versions() if adapter.number == version}
             names |= {self._loaded[version]} if version in self._loaded else set()
             for name in sorted(names):
                 await self._drop(name)

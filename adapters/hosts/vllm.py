@@ -32,7 +32,7 @@ _NO_DIRECTORY = re.compile(r"no such file|not found|does not exist|can't find|re
 def vllm_options(rank: int) -> tuple[str, ...]:
     """Return the options with which vLLM takes adapters up to a rank."""
     rank = max(rank, NamedLoraHost.limits.max_rank)
-    allowed = next((each for each in _RANKS if each >= rank), rank)
+    allowed = next((limit for limit in _RANKS if limit >= rank), rank)
     # By default a batch has one adapter only: new requests would wait for the last stream of an older version.
     loras = NamedLoraHost.limits.max_resident - 1
     return ("--enable-lora", "--max-loras", str(loras), "--max-lora-rank", str(allowed))

@@ -31,7 +31,7 @@ from burnish.adapters.errors import (
     LostInRounding,
 )
 from burnish.adapters.hosts.embedded import start_engine
-from burnish.adapters.hosts.embedded_child import Settings
+from burnish.adapters.hosts.embedded_child import EngineSettings
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.merging import Merged, ensure_merged
 from tests.support import tiny_gguf
@@ -189,7 +189,7 @@ def test_a_merged_model_answers_as_the_adapter_does(tiny: Path, tmp_path: Path) 
     assert (tmp_path / "from_gguf.gguf").read_bytes() == (tmp_path / "merged.gguf").read_bytes()
 
     async def answer(base: Path, adapter: Path | None) -> str:
-        settings = Settings(
+        settings = EngineSettings(
             model=str(base),
             name="m",
             api_key="key",

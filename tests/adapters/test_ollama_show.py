@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.adapters.hosts.ollama_show import read_shown, takes_adapters
+from burnish.adapters.hosts.ollama_show import read_description, takes_adapters
 
 A, B = "a" * 64, "b" * 64
 SHOWN = {
@@ -43,7 +43,7 @@ FROM /models/blobs/sha256-{"c" * 64}
 
 
 def test_everything_is_taken_over() -> None:
-    shown = read_shown(SHOWN)
+    shown = read_description(SHOWN)
     assert shown.digests == (f"sha256:{A}", f"sha256:{B}"), "a license isn't a command"
     assert (shown.sees, shown.adapters) == (True, ())
     assert shown.inherited() == {
@@ -81,7 +81,7 @@ def test_everything_is_taken_over() -> None:
 def test_only_a_template_of_ollamas_own_is_sent(
     template: str, selected: str, more: str, *, sent: bool
 ) -> None:
-    shown = read_shown({"modelfile": f"FROM /x\nTEMPLATE {template}\n{more}", "template": selected})
+    shown = read_description({"modelfile": f"FROM /x\nTEMPLATE {template}\n{more}", "template": selected})
     assert shown.inherited().get("template") == (template if sent else None)
 
 
@@ -89,14 +89,14 @@ def test_only_a_template_of_ollamas_own_is_sent(
     "name", ["selected_template", "system", "renderer", "parser", "parameters", "messages"]
 )
 def test_what_a_model_lost_is_named(name: str) -> None:
-    shown = read_shown(SHOWN)
+    shown = read_description(SHOWN)
     assert shown.lost_in(replace(shown, weights=(Path("/other"),), license="")) == []
     other = replace(shown, **{name: type(getattr(shown, name))()})
     assert shown.lost_in(other) == [name.removeprefix("selected_")]
 
 
 def test_a_lost_capability_is_named() -> None:
-    shown = read_shown(SHOWN)
+    shown = read_description(SHOWN)
     assert shown.lost_in(replace(shown, capabilities=frozenset({"completion"}))) == [
         "the capability 'vision'"
     ]
@@ -105,7 +105,7 @@ def test_a_lost_capability_is_named() -> None:
 
 @pytest.mark.parametrize("answer", [None, "page not found", {}, {"modelfile": None, "parameters": "?"}])
 def test_an_answer_of_another_kind_is_an_empty_description(answer: object) -> None:
-    shown = read_shown(answer)
+    shown = read_description(answer)
     assert (shown.digests, shown.inherited()) == ((), {})
 
 
