@@ -21,7 +21,7 @@ from burnish.agents.errors import (
 )
 from burnish.agents.extraction import find_action
 from burnish.agents.gym_agent import GymAgent
-from burnish.agents.played import Played
+from burnish.agents.rollouts import Rollouts
 from burnish.agents.trackers import Tracker
 
 __all__ = [
@@ -37,8 +37,8 @@ __all__ = [
     "NoAction",
     "NotRunning",
     "Outcome",
-    "Played",
     "Refused",
+    "Rollouts",
     "Rules",
     "StepLimit",
     "TooManyFaults",

@@ -1,6 +1,6 @@
-"""Makes an engine answer with one of some texts, if it can. Which way an engine understands is found by trying.
+"""Makes an engine answer with one of some texts, if it can. Which constraint an engine understands is found by trying.
 
-| way | engines |
+| constraint | engines |
 |---|---|
 | ``grammar`` (GBNF) | llama.cpp, and the embedded engine |
 | ``structured_outputs.choice`` | vLLM from 0.12 |
@@ -31,7 +31,7 @@ TRIAL = ("qx", "zv")
 """Nobody answers the question with one of these of their own accord."""
 
 
-class Way(NamedTuple):
+class ReplyConstraint(NamedTuple):
     name: str
     fields: Callable[[Sequence[str]], dict[str, Any]]
 
@@ -53,46 +53,48 @@ def schema(texts: Sequence[str]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "action", "strict": True, "schema": shape}}
 
 
-WAYS = (
-    Way("grammar", lambda texts: {"grammar": gbnf(texts)}),
-    Way("structured_outputs", lambda texts: {"structured_outputs": {"choice": list(texts)}}),
-    Way("guided_choice", lambda texts: {"guided_choice": list(texts)}),
-    Way("regex", lambda texts: {"regex": f"({'|'.join(map(re.escape, texts))})"}),
-    Way("response_format", lambda texts: {"response_format": schema(texts)}),
+CONSTRAINTS = (
+    ReplyConstraint("grammar", lambda texts: {"grammar": gbnf(texts)}),
+    ReplyConstraint("structured_outputs", lambda texts: {"structured_outputs": {"choice": list(texts)}}),
+    ReplyConstraint("guided_choice", lambda texts: {"guided_choice": list(texts)}),
+    ReplyConstraint("regex", lambda texts: {"regex": f"({'|'.join(map(re.escape, texts))})"}),
+    ReplyConstraint("response_format", lambda texts: {"response_format": schema(texts)}),
 )
 NONE = "the engine takes no grammar: invalid replies are counted, and cost a penalty"
 
 
 class Choices:
-    """Remembers which way the engine of one address understands. Threads may share it."""
+    """Remembers which constraint the engine of one address takes. Threads may share it."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._lock = threading.Lock()
-        self._way: Way | None = None
+        self._constraint: ReplyConstraint | None = None
         self._tried = False
 
     def fields(self, texts: Sequence[str]) -> dict[str, Any]:
         """Return the fields of a request whose reply must be one of the texts; none if the engine can't do it."""
-        way = self._found()
-        return way.fields(texts) if way and texts else {}
+        constraint = self._found()
+        return constraint.fields(texts) if constraint and texts else {}
 
     @property
     def words(self) -> str:
         """Say how valid actions are ensured."""
-        way = self._found()
-        return f"the engine answers with valid actions only, by {way.name}" if way else NONE
+        constraint = self._found()
+        return f"the engine answers with valid actions only, by {constraint.name}" if constraint else NONE
 
-    def _found(self) -> Way | None:
+    def _found(self) -> ReplyConstraint | None:
         with self._lock:
             if not self._tried:
-                self._way = next((way for way in WAYS if self._works(way)), None)
+                self._constraint = next(
+                    (constraint for constraint in CONSTRAINTS if self._works(constraint)), None
+                )
                 self._tried = True
-            return self._way
+            return self._constraint
 
-    def _works(self, way: Way) -> bool:
+    def _works(self, constraint: ReplyConstraint) -> bool:
         try:
-            reply = self._ask(QUESTION, way.fields(TRIAL))
+            reply = self._ask(QUESTION, constraint.fields(TRIAL))
         except Refused:
             return False
         with suppress(ValueError, LookupError, TypeError):

@@ -52,8 +52,8 @@ class Burnish:
             from openai import OpenAI
         except ImportError as error:
             raise MissingPackage("openai", "agents", "an agent") from error
-        given = url or os.environ.get("BURNISH_URL") or ADDRESS
-        self.url = given.rstrip("/").removesuffix("/v1")
+        address = url or os.environ.get("BURNISH_URL") or ADDRESS
+        self.url = address.rstrip("/").removesuffix("/v1")
         self.model = model
         api_key = api_key or os.environ.get("BURNISH_API_KEY")
         # Whoever may do everything may do this, too.
@@ -72,17 +72,17 @@ class Burnish:
         self._http.close()
         self._openai.close()
 
-    def begin(self, **said: Any) -> Json:
+    def begin(self, **fields: Any) -> Json:
         """Begin a rollout and return it. Raises NotRunning, Refused.
 
         If burnish doesn't choose the version, the newest one is the model as it is.
         """
         try:
-            return self._ask("POST", "/v1/rollouts", said)
+            return self._ask("POST", "/v1/rollouts", fields)
         except Refused as error:
-            if error.code != NOT_LEARNING or said.get("version") != "candidate":
+            if error.code != NOT_LEARNING or fields.get("version") != "candidate":
                 raise
-            return self._ask("POST", "/v1/rollouts", said | {"version": "live"})
+            return self._ask("POST", "/v1/rollouts", fields | {"version": "live"})
 
     def reward(self, rollout: str, value: float, step: int | None, reason: str | None) -> None:
         """Raises NotRunning, Refused."""
@@ -104,30 +104,32 @@ class Burnish:
 
     def import_records(self, records: Sequence[Json]) -> list[Json]:
         """Store records of the log, as ``burnish data import`` does; returns what became of each."""
-        stored = self._ask("POST", "/burnish/records", {"records": list(records)})
-        return list(stored["data"])
+        answer = self._ask("POST", "/burnish/records", {"records": list(records)})
+        return list(answer["data"])
 
-    def train(self, **wanted: Any) -> Json:
+    def train(self, **fields: Any) -> Json:
         """Start a run, wait for its end and return it. Raises NotRunning, Refused."""
-        return self._run("/burnish/train", wanted)
+        return self._run("/burnish/train", fields)
 
     def judge(self, version: int) -> Json:
         """Have a candidate judged, wait for the verdict and return the run. Raises NotRunning, Refused."""
         return self._run(f"/burnish/adapters/{version}/judge", {})
 
     def _run(self, path: str, body: Json) -> Json:
-        run = self._ask("POST", path, body)["run_id"]
-        while not (found := self._ask("GET", f"/burnish/runs/{run}"))["ended_at"]:
+        run_id = self._ask("POST", path, body)["run_id"]
+        while not (run := self._ask("GET", f"/burnish/runs/{run_id}"))["ended_at"]:
             time.sleep(POLL_S)
-        return found
+        return run
 
     def _known_sampling(self) -> Mapping[str, Any]:
         """Return the fields that sample truly, as far as the engine takes them; found by asking once."""
         with self._lock:
             if self._sampling is None:
-                taken = self._takes(TRUE_SAMPLING)
+                takes_all = self._takes(TRUE_SAMPLING)
                 self._sampling = {
-                    name: value for name, value in TRUE_SAMPLING.items() if taken or name in OPENAIS_OWN
+                    name: setting
+                    for name, setting in TRUE_SAMPLING.items()
+                    if takes_all or name in OPENAIS_OWN
                 }
             return self._sampling
 
@@ -142,18 +144,18 @@ class Burnish:
         return True
 
     def _try(self, question: str, fields: Mapping[str, Any]) -> str:
-        asked = {"temperature": 0.0, "max_tokens": TRIAL_TOKENS, **fields}
-        return self._complete(self._openai, [{"role": "user", "content": question}], asked)
+        all_fields = {"temperature": 0.0, "max_tokens": TRIAL_TOKENS, **fields}
+        return self._complete(self._openai, [{"role": "user", "content": question}], all_fields)
 
     def _complete(
         self, client: OpenAI, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
     ) -> str:
         from openai import APIConnectionError, APIStatusError
 
-        own = {name: value for name, value in fields.items() if name in OPENAIS_OWN}
-        extra = {name: value for name, value in fields.items() if name not in OPENAIS_OWN}
+        own = {name: setting for name, setting in fields.items() if name in OPENAIS_OWN}
+        extra = {name: setting for name, setting in fields.items() if name not in OPENAIS_OWN}
         try:
-            answered: Any = client.chat.completions.create(
+            completion: Any = client.chat.completions.create(
                 model=self.model,
                 messages=messages,  # type: ignore[arg-type]  # mappings of any kind are sent as they are
                 extra_body=extra,
@@ -163,22 +165,22 @@ class Burnish:
             raise self._gone(error) from error
         except APIStatusError as error:
             raise _refused(error.status_code, error.body) from error
-        return (answered.choices[0].message.content or "") if answered.choices else ""
+        return (completion.choices[0].message.content or "") if completion.choices else ""
 
     def _ask(self, method: str, path: str, body: Any = None) -> Json:
         try:
-            answered = self._http.request(method, path, json=body)
+            response = self._http.request(method, path, json=body)
         except httpx.TransportError as error:
             raise self._gone(error) from error
         try:
-            found = answered.json()
+            content = response.json()
         except ValueError:
-            found = answered.text
-        if answered.is_error:
-            raise _refused(answered.status_code, found)
-        if not isinstance(found, dict):
-            raise Refused(f"{self.url}{path} answered {str(found)[:80]!r}: is this burnish?")
-        return found
+            content = response.text
+        if response.is_error:
+            raise _refused(response.status_code, content)
+        if not isinstance(content, dict):
+            raise Refused(f"{self.url}{path} answered {str(content)[:80]!r}: is this burnish?")
+        return content
 
     def _gone(self, error: Exception) -> NotRunning:
         return NotRunning(
@@ -189,7 +191,7 @@ class Burnish:
 
 def _refused(status: int, body: Any) -> Refused:
     """Return an error with burnish's own words, or those of the engine behind it."""
-    said = body.get("error", body) if isinstance(body, dict) else body
-    if isinstance(said, dict):
-        return Refused(str(said.get("message") or said), status=status, code=said.get("code"))
-    return Refused(f"{status}: {str(said)[:500]}", status=status)
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(error, dict):
+        return Refused(str(error.get("message") or error), status=status, code=error.get("code"))
+    return Refused(f"{status}: {str(error)[:500]}", status=status)

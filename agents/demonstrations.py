@@ -39,20 +39,22 @@ def records(
     ``text_of``: an observation as the user's message. ``memory``: earlier steps in each prompt, None: all.
     Raises BadDemonstration.
     """
-    found: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     for number, steps in enumerate(demonstrations):
-        before: list[tuple[str, str]] = []
+        history: list[tuple[str, str]] = []
         for observation, reply in _checked(number, steps):
             text = text_of(observation)
-            kept = before[len(before) - memory :] if memory is not None and memory < len(before) else before
-            made = _answer(task, conversation(system, kept, text), reply)
-            found[made["id"]] = made
-            before.append((text, reply))
-    if not found:
+            turns = (
+                history[len(history) - memory :] if memory is not None and memory < len(history) else history
+            )
+            answer = _answer(task, conversation(system, turns, text), reply)
+            answers[answer["id"]] = answer
+            history.append((text, reply))
+    if not answers:
         raise BadDemonstration(
             "there are no demonstrations: give episodes, each a list of (observation, reply)"
         )
-    return [*found.values(), *(_rating(name) for name in found)]
+    return [*answers.values(), *(_rating(name) for name in answers)]
 
 
 def store(burnish: Burnish, lines: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -62,7 +64,7 @@ def store(burnish: Burnish, lines: Sequence[Mapping[str, Any]]) -> dict[str, int
     """
     counts = Counter[str]()
     for place in range(0, len(lines), BATCH):
-        batch = [dict(each) for each in lines[place : place + BATCH]]
+        batch = [dict(line) for line in lines[place : place + BATCH]]
         for line, outcome in zip(batch, burnish.import_records(batch), strict=True):
             if why := outcome["refused"] or (outcome["reason"] if line["object"] == "feedback" else None):
                 raise Refused(f"a demonstration can't be learnt from: {why}")

@@ -53,7 +53,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Step:
+class AgentStep:
     observation: str
     reply: str
     valid: bool
@@ -90,9 +90,9 @@ class Episode:
         self._burnish = burnish
         self._player = player
         self._rules = rules
-        self._said = dict(rollout)
+        self._request = dict(rollout)
         self._rollout: dict[str, Any] | None = None
-        self._steps: list[Step] = []
+        self._steps: list[AgentStep] = []
         self._outcome: Outcome | None = None
 
     @property
@@ -113,11 +113,11 @@ class Episode:
                 "raise max_steps if it needs more"
             )
         if self._rollout is None:
-            self._rollout = self._burnish.begin(**self._said)
+            self._rollout = self._burnish.begin(**self._request)
         text = self._player.format_observation(observation)
         reply = self._burnish.reply(self._rollout["id"], self._messages(text), self._fields(observation))
         action, why = self._action(reply)
-        step = Step(text, reply, valid=action is not None)
+        step = AgentStep(text, reply, valid=action is not None)
         self._steps.append(step)
         if action is not None:
             return action
@@ -139,9 +139,9 @@ class Episode:
             raise BadReward(
                 f"a reward is a finite number, not {reward!r}; step {len(self._steps) - 1} has none"
             )
-        if (before := self._steps[-1].reward) is not None:
+        if (previous := self._steps[-1].reward) is not None:
             raise BadReward(
-                f"step {len(self._steps) - 1} has its reward already, {before:g}, and {float(reward):g} came for it, "
+                f"step {len(self._steps) - 1} has its reward already, {previous:g}, and {float(reward):g} came for it, "
                 "too: call assign_reward once after each act, with the sum"
             )
         self._steps[-1].reward = float(reward)
@@ -165,20 +165,20 @@ class Episode:
 
     def _send_rewards(self, rollout: str) -> None:
         """Zeros need not be said, but an episode without any reward would count as not rewarded."""
-        sent = False
+        any_reward = False
         for number, step in enumerate(self._steps):
-            if value := (step.reward or 0.0) + step.penalty:
-                self._burnish.reward(rollout, value, number, INVALID if step.penalty else None)
-                sent = True
-        if not sent:
+            if reward := (step.reward or 0.0) + step.penalty:
+                self._burnish.reward(rollout, reward, number, INVALID if step.penalty else None)
+                any_reward = True
+        if not any_reward:
             self._burnish.reward(rollout, 0.0, None, None)
 
     def _result(self, *, cut: bool = False, fault: str | None = None) -> Outcome:
-        begun = self._rollout or {}
+        rollout = self._rollout or {}
         return Outcome(
-            rollout=begun.get("id", ""),
-            seed=self._said.get("seed"),
-            version=begun.get("version"),
+            rollout=rollout.get("id", ""),
+            seed=self._request.get("seed"),
+            version=rollout.get("version"),
             reward=math.fsum((step.reward or 0.0) + step.penalty for step in self._steps),
             steps=len(self._steps),
             invalid=sum(not step.valid for step in self._steps),
@@ -201,21 +201,21 @@ class Episode:
 
     def _messages(self, observation: str) -> list[Message]:
         memory = len(self._steps) if self._rules.memory is None else self._rules.memory
-        kept = self._steps[max(0, len(self._steps) - memory) :] if memory else []
+        steps = self._steps[max(0, len(self._steps) - memory) :] if memory else []
         return conversation(
-            self._player.get_system_prompt(), [(each.observation, each.reply) for each in kept], observation
+            self._player.get_system_prompt(), [(step.observation, step.reply) for step in steps], observation
         )
 
-    def _check_open(self, wanted: str) -> None:
+    def _check_open(self, purpose: str) -> None:
         if self.over:
             raise EpisodeOver(
-                f"the episode has ended, so it can't {wanted}: call terminate_episode, then act begins the next one"
+                f"the episode has ended, so it can't {purpose}: call terminate_episode, then act begins the next one"
             )
 
 
-def conversation(system: str, before: Sequence[tuple[str, str]], observation: str) -> list[Message]:
+def conversation(system: str, turns: Sequence[tuple[str, str]], observation: str) -> list[Message]:
     """Return the messages of a request: earlier steps are turns of a chat."""
     messages = [{"role": "system", "content": system}] if system else []
-    for observed, reply in before:
+    for observed, reply in turns:
         messages += [{"role": "user", "content": observed}, {"role": "assistant", "content": reply}]
     return [*messages, {"role": "user", "content": observation}]

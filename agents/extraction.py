@@ -41,12 +41,12 @@ def find_action(
 
     ``actions``: the value of each action by its name. ``synonyms``: further names by the name of the action.
     """
-    named, numbered = _spellings(actions, synonyms or {})
-    everything = named | numbered
+    words, numbered = _spellings(actions, synonyms or {})
+    everything = words | numbered
     name = _in_json(reply, everything)
     text = _plain(reply)
     name = (
-        name or _labelled(text, everything) or everything.get(text.strip(_PUNCTUATION)) or _only(text, named)
+        name or _labelled(text, everything) or everything.get(text.strip(_PUNCTUATION)) or _only(text, words)
     )
     return None if name is None else actions[name]
 
@@ -57,19 +57,19 @@ def _spellings(
     """Return the actions' names by spelling: words, and figures."""
     if unknown := synonyms.keys() - actions.keys():
         raise ValueError(f"synonyms are given for {sorted(unknown)}, and the actions are {sorted(actions)}")
-    named: dict[str, str] = {}
+    words: dict[str, str] = {}
     numbered: dict[str, str] = {}
-    for name, value in actions.items():
+    for name, action in actions.items():
         for spelling in (name, *synonyms.get(name, ())):
-            kept = numbered if spelling.strip().isdecimal() else named
-            kept[_plain(spelling).strip()] = name
+            spellings = numbered if spelling.strip().isdecimal() else words
+            spellings[_plain(spelling).strip()] = name
         # True and False are actions of some environments, but no figures.
-        for number in {str(value)} if isinstance(value, int) and not isinstance(value, bool) else set():
+        for number in {str(action)} if isinstance(action, int) and not isinstance(action, bool) else set():
             numbered.setdefault(number, name)
     for number, name in list(numbered.items()):
         if number.isdecimal() and int(number) < len(NUMBERS):
             numbered.setdefault(NUMBERS[int(number)], name)
-    return named, numbered
+    return words, numbered
 
 
 def _plain(text: str) -> str:
@@ -77,14 +77,14 @@ def _plain(text: str) -> str:
 
 
 def _in_json(reply: str, spellings: Mapping[str, str]) -> str | None:
-    found = None
-    for value in json_in(reply):
-        for candidate in _members(value):
+    name = None
+    for content in json_in(reply):
+        for candidate in _members(content):
             text = (
                 _plain(str(candidate)).strip(_PUNCTUATION) if isinstance(candidate, str | int | float) else ""
             )
-            found = spellings.get(text.removesuffix(".0"), found)
-    return found
+            name = spellings.get(text.removesuffix(".0"), name)
+    return name
 
 
 def json_in(text: str) -> Iterator[Any]:
@@ -92,28 +92,28 @@ def json_in(text: str) -> Iterator[Any]:
     decoder, place = json.JSONDecoder(), text.find("{")
     while place >= 0:
         try:
-            value, end = decoder.raw_decode(text, place)
-            yield value
+            content, end = decoder.raw_decode(text, place)
+            yield content
         except (ValueError, RecursionError):
             end = place + 1
         place = text.find("{", end)
 
 
-def _members(value: Any) -> Iterator[Any]:
+def _members(content: Any) -> Iterator[Any]:
     """Yield what may be an action, the likeliest last: a nested member counts less than an outer one."""
-    if isinstance(value, list):
-        for each in value:
-            yield from _members(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _members(each)
-        lower = {str(name).casefold(): each for name, each in value.items()}
+    if isinstance(content, list):
+        for member in content:
+            yield from _members(member)
+    elif isinstance(content, dict):
+        for member in content.values():
+            yield from _members(member)
+        lower = {str(name).casefold(): member for name, member in content.items()}
         yield from (lower[name] for name in reversed(MEMBERS) if name in lower)
 
 
 def _labelled(text: str, spellings: Mapping[str, str]) -> str | None:
-    found = re.findall(_LABEL + _any_of(spellings), text)
-    return spellings[found[-1]] if found else None
+    labels = re.findall(_LABEL + _any_of(spellings), text)
+    return spellings[labels[-1]] if labels else None
 
 
 def _only(text: str, spellings: Mapping[str, str]) -> str | None:

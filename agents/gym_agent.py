@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from burnish.agents import playing
@@ -26,8 +27,8 @@ from burnish.agents.connection import Burnish, Json, Version
 from burnish.agents.demonstrations import Demonstration, records, store
 from burnish.agents.episode import Episode, Outcome, Rules
 from burnish.agents.errors import EpisodeOver, Refused
-from burnish.agents.played import Played, notes_on
 from burnish.agents.playing import AT_ONCE, MOST_FAULTS, Environments
+from burnish.agents.rollouts import Rollouts, notes_on
 from burnish.agents.trackers import Tracker, tracker_named
 
 logger = logging.getLogger(__name__)
@@ -91,15 +92,15 @@ class GymAgent(ABC):
 
     # One episode after the other
 
-    def begin_episode(self, *, seed: int | None = None, **more: Any) -> None:
-        """Say what the next episode is: attempts at the same seed are compared. ``more``: as of ``episode``.
+    def begin_episode(self, *, seed: int | None = None, **fields: Any) -> None:
+        """Say what the next episode is: attempts at the same seed are compared. ``fields``: as of ``episode``.
 
         Without this ``act`` begins an episode that is compared with all others of the task that have no seed.
         Raises EpisodeOver if one is under way.
         """
         if self._episode is not None:
             raise EpisodeOver("an episode is under way: call terminate_episode first")
-        self._episode = self.episode(seed=seed, **more)
+        self._episode = self.episode(seed=seed, **fields)
 
     def act(self, observation: Any) -> Any:
         """Return an action; begins an episode if none is under way. Raises as ``Episode.act``."""
@@ -125,22 +126,27 @@ class GymAgent(ABC):
         self._waiting.append(outcome)
         if not (train and self.batch) or len(self._waiting) < self.batch:
             return {}
-        played = Played(tuple(self._waiting))
+        rollouts = Rollouts(tuple(self._waiting))
         self._waiting = []
-        return played.statistics() | self.learn()
+        return rollouts.statistics() | self.learn()
 
     # Many episodes
 
     def episode(
-        self, *, seed: int | None = None, version: Version | None = None, held_out: bool = False, **more: Any
+        self,
+        *,
+        seed: int | None = None,
+        version: Version | None = None,
+        held_out: bool = False,
+        **fields: Any,
     ) -> Episode:
-        """Return an episode to play by hand, in any thread. ``more``: group, tags, time_limit_s of its rollout.
+        """Return an episode to play by hand, in any thread. ``fields``: group, tags, time_limit_s of its rollout.
 
         Episodes of the same seed are one group, which is compared.
         """
-        said = {"task": self.task, "seed": seed, "group": None if seed is None else str(seed)}
-        said |= {"version": self.version if version is None else version, "held_out": held_out}
-        return Episode(self.burnish, self, self.rules, said | more)
+        request = {"task": self.task, "seed": seed, "group": None if seed is None else str(seed)}
+        request |= {"version": self.version if version is None else version, "held_out": held_out}
+        return Episode(self.burnish, self, self.rules, request | fields)
 
     def play(
         self,
@@ -152,7 +158,7 @@ class GymAgent(ABC):
         version: Version | None = None,
         held_out: bool = False,
         most_faults: int = MOST_FAULTS,
-    ) -> Played:
+    ) -> Rollouts:
         """Play each seed so many times, several episodes at once; attempts at the same seed are compared.
 
         ``held_out``: nothing is learnt from them. Raises NotRunning, TooManyFaults, MissingPackage.
@@ -161,44 +167,49 @@ class GymAgent(ABC):
         def begin(seed: int) -> Episode:
             return self.episode(seed=seed, version=version, held_out=held_out)
 
-        found = playing.play(begin, env, seeds, attempts=attempts, at_once=at_once, most_faults=most_faults)
+        rollouts = playing.play(
+            begin, env, seeds, attempts=attempts, at_once=at_once, most_faults=most_faults
+        )
         choosing = type(self).valid_replies is not GymAgent.valid_replies
         notes = notes_on(
-            found.outcomes,
+            rollouts.outcomes,
             attempts,
             held_out,
             choices=self.burnish.choices.words if choosing else None,
-            missing=None if held_out else self._missing_tokens(found),
+            missing=None if held_out else self._missing_tokens(rollouts),
         )
-        played = Played(found.outcomes, tuple(notes))
-        for note in played.notes:
+        rollouts = replace(rollouts, notes=tuple(notes))
+        for note in notes:
             logger.warning("%s: %s", self.task, note)
         self._track(
-            {f"held_out/{name}" if held_out else name: value for name, value in played.statistics().items()}
+            {
+                f"held_out/{name}" if held_out else name: figure
+                for name, figure in rollouts.statistics().items()
+            }
         )
-        return played
+        return rollouts
 
-    def learn(self, *, judge: bool = False, **wanted: Any) -> dict[str, Any]:
+    def learn(self, *, judge: bool = False, **fields: Any) -> dict[str, Any]:
         """Train on what was played since the last run, and wait for the end; returns figures of the run.
 
         The version is a candidate, which plays the next episodes. ``judge``: have the gate judge it at once; else
-        ``judge`` does later, by what it gets. ``wanted``: further members of ``POST /burnish/train``, such as
+        ``judge`` does later, by what it gets. ``fields``: further members of ``POST /burnish/train``, such as
         objective. Raises NotRunning, Refused (with the reason).
         """
-        return self._trained(self.burnish.train(rollouts=self.task, judge=judge, **wanted))
+        return self._trained(self.burnish.train(rollouts=self.task, judge=judge, **fields))
 
     def warm_start(
-        self, demonstrations: Iterable[Demonstration], *, judge: bool = False, **wanted: Any
+        self, demonstrations: Iterable[Demonstration], *, judge: bool = False, **fields: Any
     ) -> dict[str, Any]:
         """Imitate demonstrations: imports them, trains on them and waits; returns figures of the run.
 
-        ``judge`` and ``wanted`` as of ``learn``. Raises BadDemonstration, NotRunning, Refused.
+        ``judge`` and ``fields`` as of ``learn``. Raises BadDemonstration, NotRunning, Refused.
         """
         lines = records(
             self.task, demonstrations, self.get_system_prompt(), self.format_observation, self.rules.memory
         )
-        stored = store(self.burnish, lines)
-        return stored | self._trained(self.burnish.train(objective="sft", judge=judge, **wanted))
+        counts = store(self.burnish, lines)
+        return counts | self._trained(self.burnish.train(objective="sft", judge=judge, **fields))
 
     def judge(
         self, env: Environments, seeds: Iterable[int], *, attempts: int = 1, at_once: int = AT_ONCE
@@ -206,8 +217,8 @@ class GymAgent(ABC):
         """Play held-out seeds with the newest version and the live one, and have burnish compare the rewards.
 
         If the candidate gets more, and the usual checks find nothing, it goes live. Returns ``status`` ("live",
-        "candidate" or "rejected") and ``reason``, and both ``Played`` under "candidate" and "live". Raises NotRunning,
-        Refused.
+        "candidate" or "rejected") and ``reason``, and both ``Rollouts`` under "candidate" and "live". Raises
+        NotRunning, Refused.
         """
         seeds = list(seeds)
         candidate, live = (
@@ -230,21 +241,21 @@ class GymAgent(ABC):
             self._tracker.close()
         self.burnish.close()
 
-    def _missing_tokens(self, played: Played) -> str | None:
+    def _missing_tokens(self, rollouts: Rollouts) -> str | None:
         """Return why the last episode has no token ids, or None."""
-        begun = [each.rollout for each in played.sound if each.rollout]
-        return self.burnish.missing_tokens(begun[-1]) if begun else None
+        ids = [outcome.rollout for outcome in rollouts.sound if outcome.rollout]
+        return self.burnish.missing_tokens(ids[-1]) if ids else None
 
     def _trained(self, run: Json) -> dict[str, Any]:
         """Return what matters of a run. Raises Refused if it failed."""
         if run["status"] in UNFINISHED:
             raise Refused(f"the run {run['id']} {UNFINISHED[run['status']]}: {run['reason']}")
-        result = run.get("result") or {}
-        metrics = dict(result.get("metrics") or {})
+        summary = run.get("result") or {}
+        metrics = dict(summary.get("metrics") or {})
         # The reward among the metrics is that of the last batch.
-        metrics |= {name: result[name] for name in FIGURES if result.get(name) is not None}
+        metrics |= {name: summary[name] for name in FIGURES if summary.get(name) is not None}
         self._track(
-            {f"train/{name}": value for name, value in metrics.items() if isinstance(value, int | float)}
+            {f"train/{name}": figure for name, figure in metrics.items() if isinstance(figure, int | float)}
         )
         return metrics | {name: run[name] for name in ("status", "reason", "version")} | {"run": run["id"]}
 

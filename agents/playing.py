@@ -11,7 +11,7 @@ from typing import Any, Protocol, SupportsFloat
 
 from burnish.agents.episode import Episode, Outcome
 from burnish.agents.errors import AgentError, MissingPackage, NoAction, NotRunning, StepLimit, TooManyFaults
-from burnish.agents.played import Played
+from burnish.agents.rollouts import Rollouts
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def play(
     attempts: int,
     at_once: int = AT_ONCE,
     most_faults: int = MOST_FAULTS,
-) -> Played:
+) -> Rollouts:
     """Play each seed so many times.
 
     Raises NotRunning (the episodes before are kept), TooManyFaults (with what was played in its words).
@@ -99,8 +99,8 @@ def play(
     make = maker(env)
     envs = [make() for _ in range(at_once)]
     free: SimpleQueue[Environment] = SimpleQueue()
-    for each in envs:
-        free.put(each)
+    for environment in envs:
+        free.put(environment)
     jobs = (seed for seed in seeds for _ in range(attempts))
     outcomes: list[Outcome] = []
 
@@ -115,21 +115,21 @@ def play(
     try:
         running: set[Future[Outcome]] = {pool.submit(one, seed) for seed in islice(jobs, at_once)}
         while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            outcomes += [each.result() for each in done]
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            outcomes += [future.result() for future in finished]
             _check_faults(outcomes, most_faults)
-            running |= {pool.submit(one, seed) for seed in islice(jobs, len(done))}
+            running |= {pool.submit(one, seed) for seed in islice(jobs, len(finished))}
     finally:
         pool.shutdown(cancel_futures=True)
         for used in envs:
             if close := getattr(used, "close", None):
                 close()
-    return Played(tuple(outcomes))
+    return Rollouts(tuple(outcomes))
 
 
 def _check_faults(outcomes: list[Outcome], most: int) -> None:
     """Raises TooManyFaults."""
-    faults = [each.fault for each in outcomes if each.fault is not None]
+    faults = [outcome.fault for outcome in outcomes if outcome.fault is not None]
     if len(faults) > most:
         raise TooManyFaults(
             f"{len(faults)} of {len(outcomes)} episodes broke off, and most_faults is {most}; the first: {faults[0]}. "

@@ -27,8 +27,8 @@ class TensorBoard:
         self._writer = _package("tensorboard.summary", "tensorboard").Writer(f"runs/{task}")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in finite(values).items():
-            self._writer.add_scalar(name, value, step)
+        for name, number in finite(values).items():
+            self._writer.add_scalar(name, number, step)
 
     def close(self) -> None:
         self._writer.close()
@@ -68,20 +68,20 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 }
 
 
-def tracker_named(wanted: str | Tracker | None, task: str) -> Tracker | None:
+def tracker_named(tracker: str | Tracker | None, task: str) -> Tracker | None:
     """Return the tracker that was asked for. Raises MissingPackage, ValueError."""
-    if not isinstance(wanted, str):
-        return wanted
-    if wanted not in TRACKERS:
+    if not isinstance(tracker, str):
+        return tracker
+    if tracker not in TRACKERS:
         raise ValueError(
-            f"tracker must be {', '.join(TRACKERS)}, or an object with log and close, not {wanted!r}"
+            f"tracker must be {', '.join(TRACKERS)}, or an object with log and close, not {tracker!r}"
         )
-    return TRACKERS[wanted](task)
+    return TRACKERS[tracker](task)
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float]:
     """Leave out what can't be drawn, such as the interval of one episode."""
-    return {name: value for name, value in values.items() if math.isfinite(value)}
+    return {name: number for name, number in values.items() if math.isfinite(number)}
 
 
 def _package(module: str, extra: str) -> Any:

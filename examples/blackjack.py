@@ -20,7 +20,7 @@ import gymnasium
 import httpx
 
 from burnish.agents import GymAgent, Rules, find_action
-from burnish.agents.played import interval, mean
+from burnish.agents.rollouts import interval, mean
 from examples.learning_agents import Clock, Given, Size, command_line, judge, learn, own_burnish, warm_start
 
 STICK, HIT = 0, 1
@@ -199,16 +199,16 @@ def main() -> None:
             ("base model", agent),
             ("base model with a grammar", Restricted(agent.burnish, rules=rules)),
         ):
-            played = base.play(make, fresh[:BASE_HANDS], version="base", held_out=True)
-            clock.say(f"{what}: {played}")
+            rollouts = base.play(make, fresh[:BASE_HANDS], version="base", held_out=True)
+            clock.say(f"{what}: {rollouts}")
         warm_start(agent, demonstrations(given.seed, size.demonstrations), clock)
         measure("after the warm start", agent, given, size, clock)
         # A policy gradient soon says "stick" to everything, which is worth −.186 already, and never tries a hit again.
         learn(agent, make, even_seeds(given.seed, size), size, clock, objective="sft")
         measure("after the rewards", agent, given, size, clock)
         if given.full:
-            played = agent.play(make, fresh[:PLAYED_HANDS], held_out=True)
-            clock.say(f"  the same, {PLAYED_HANDS} of these hands played over the wire: {played}")
+            rollouts = agent.play(make, fresh[:PLAYED_HANDS], held_out=True)
+            clock.say(f"  the same, {PLAYED_HANDS} of these hands played over the wire: {rollouts}")
         judge(agent, make, given, size, clock)
         agent.close()
 

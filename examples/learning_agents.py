@@ -113,14 +113,14 @@ def learn(
 ) -> None:
     """Play and train in turn. ``seeds``: those of a round. ``wanted``: as of ``GymAgent.learn``."""
     for number in range(size.rounds):
-        played = agent.play(env, seeds(number), attempts=size.attempts)
+        rollouts = agent.play(env, seeds(number), attempts=size.attempts)
         try:
             run = agent.learn(**wanted)
         except Refused as error:
-            clock.say(f"round {number + 1}: {played}; nothing was learnt: {error}")
+            clock.say(f"round {number + 1}: {rollouts}; nothing was learnt: {error}")
             continue
-        learnt = f"version {run['version']} from {run['samples']} steps of {len(played.outcomes)} episodes"
-        clock.say(f"round {number + 1}: {played}; {learnt}")
+        learnt = f"version {run['version']} from {run['samples']} steps of {len(rollouts.outcomes)} episodes"
+        clock.say(f"round {number + 1}: {rollouts}; {learnt}")
 
 
 def judge(agent: GymAgent, env: Environments, given: Given, size: Size, clock: Clock) -> None:

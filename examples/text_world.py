@@ -10,9 +10,9 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from burnish.agents import GymAgent, Played, Rules
+from burnish.agents import GymAgent, Rollouts, Rules
 from burnish.agents.connection import Version
-from burnish.agents.played import interval, mean
+from burnish.agents.rollouts import interval, mean
 from examples.learning_agents import Clock, Size, command_line, judge, learn, own_burnish, warm_start
 from examples.quest import CHEST, CHEST_WORTH, KEY, MOST_STEPS, Quest, View, perfect
 
@@ -51,10 +51,10 @@ def _known(view: View, choice: str) -> str:
     return f" ({view.known[choice]})" if choice in view.known else ""
 
 
-def solved(played: Played) -> list[float]:
+def solved(rollouts: Rollouts) -> list[float]:
     """Return 1 for each quest that was solved, else 0."""
     # The key alone is worth less than half of the chest, and penalties take away less than the other half.
-    return [float(each.reward > CHEST_WORTH / 2) for each in played.sound]
+    return [float(outcome.reward > CHEST_WORTH / 2) for outcome in rollouts.sound]
 
 
 def floor(policy: Callable[[View], str], seeds: Sequence[int]) -> list[float]:
@@ -104,9 +104,9 @@ def training_seeds(fresh_from: int, number: int, size: Size) -> range:
 def measure(
     what: str, agent: Seeker, fresh: Sequence[int], clock: Clock, version: Version = "candidate"
 ) -> None:
-    played = agent.play(Quest, fresh, version=version, held_out=True)
-    got = solved(played)
-    clock.say(f"{what}: {mean(got):.3f} ± {interval(got):.3f} of {len(fresh)} fresh seeds solved; {played}")
+    rollouts = agent.play(Quest, fresh, version=version, held_out=True)
+    got = solved(rollouts)
+    clock.say(f"{what}: {mean(got):.3f} ± {interval(got):.3f} of {len(fresh)} fresh seeds solved; {rollouts}")
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from burnish.agents import GymAgent
-from burnish.agents.choices import NONE, WAYS, Choices, gbnf
+from burnish.agents.choices import CONSTRAINTS, NONE, Choices, gbnf
 from burnish.agents.errors import Refused
 from tests.agents.conftest import Corridor, Walker, Wire
 from tests.support.burnish import running
@@ -89,7 +89,7 @@ def test_a_reply_that_is_right_by_chance_is_no_grammar() -> None:
 
 def test_texts_are_escaped_for_llama_cpp() -> None:
     assert gbnf(['say "hi"', "a\\b", "zwei\nZeilen"]) == r'root ::= "say \"hi\"" | "a\\b" | "zwei\nZeilen"'
-    assert [way.name for way in WAYS] == list(ENGINES)
+    assert [constraint.name for constraint in CONSTRAINTS] == list(ENGINES)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from burnish.agents import NotRunning, TooManyFaults
 from burnish.agents.episode import Outcome
-from burnish.agents.played import Played, interval
+from burnish.agents.rollouts import Rollouts, interval
 from tests.agents.conftest import Corridor, Wire
 from tests.support.burnish import running
 from tests.support.patience import within
@@ -174,6 +174,6 @@ def outcome(reward: float, **more: Any) -> Outcome:
 def test_the_interval_is_that_of_a_normal_distribution() -> None:
     assert interval([1.0, -1.0, 1.0, -1.0]) == pytest.approx(1.96 * (4 / 3) ** 0.5 / 2)
     assert interval([1.0]) == math.inf
-    played = Played((outcome(1.0), outcome(0.0), outcome(5.0, fault="broke")))
+    played = Rollouts((outcome(1.0), outcome(0.0), outcome(5.0, fault="broke")))
     assert (played.reward, played.faults, played.versions) == (0.5, 1, [1])
     assert "1 broke off" in str(played)

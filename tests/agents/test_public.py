@@ -13,7 +13,7 @@ from burnish.agents.playing import maker
 
 PUBLIC = """
 AgentError BadDemonstration BadReward Burnish Demonstration Episode EpisodeOver GymAgent MissingPackage NoAction
-NotRunning Outcome Played Refused Rules StepLimit TooManyFaults Tracker find_action
+NotRunning Outcome Rollouts Refused Rules StepLimit TooManyFaults Tracker find_action
 """
 
 

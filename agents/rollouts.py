@@ -15,7 +15,7 @@ MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Rollouts:
     """Some episodes of one task."""
 
     outcomes: tuple[Outcome, ...]
@@ -25,7 +25,7 @@ class Played:
     @property
     def sound(self) -> list[Outcome]:
         """Episodes that didn't break off: only their rewards count."""
-        return [each for each in self.outcomes if each.fault is None]
+        return [outcome for outcome in self.outcomes if outcome.fault is None]
 
     @property
     def faults(self) -> int:
@@ -34,23 +34,23 @@ class Played:
     @property
     def versions(self) -> list[int]:
         """Which versions played."""
-        return sorted({each.version for each in self.outcomes if each.version is not None})
+        return sorted({outcome.version for outcome in self.outcomes if outcome.version is not None})
 
     @property
     def reward(self) -> float:
         """Mean of the episodes; NaN if there is none."""
-        return mean([each.reward for each in self.sound])
+        return mean([outcome.reward for outcome in self.sound])
 
     @property
     def interval(self) -> float:
         """Half-width of the 95 % interval of ``reward``."""
-        return interval([each.reward for each in self.sound])
+        return interval([outcome.reward for outcome in self.sound])
 
     @property
     def invalid_share(self) -> float:
         """Share of replies without a valid action."""
-        replies = sum(each.steps for each in self.sound)
-        return sum(each.invalid for each in self.sound) / replies if replies else 0.0
+        replies = sum(outcome.steps for outcome in self.sound)
+        return sum(outcome.invalid for outcome in self.sound) / replies if replies else 0.0
 
     def statistics(self) -> dict[str, float]:
         """Return the figures for a tracker."""
@@ -59,18 +59,18 @@ class Played:
             "episodes": len(self.outcomes),
             "reward": self.reward,
             "reward_interval": self.interval,
-            "episode_length": mean([each.steps for each in sound]),
+            "episode_length": mean([outcome.steps for outcome in sound]),
             "invalid_share": self.invalid_share,
-            "cut": sum(each.cut for each in sound),
+            "cut": sum(outcome.cut for outcome in sound),
             "faults": self.faults,
         }
 
     def __str__(self) -> str:
-        said = f"{len(self.outcomes)} episodes, reward {self.reward:.3f} ± {self.interval:.3f}"
-        said += f", {self.invalid_share:.1%} of replies invalid"
-        cut = sum(each.cut for each in self.sound)
-        said += f", {cut} cut at the step limit" if cut else ""
-        return said + (f", {self.faults} broke off" if self.faults else "")
+        text = f"{len(self.outcomes)} episodes, reward {self.reward:.3f} ± {self.interval:.3f}"
+        text += f", {self.invalid_share:.1%} of replies invalid"
+        cut = sum(outcome.cut for outcome in self.sound)
+        text += f", {cut} cut at the step limit" if cut else ""
+        return text + (f", {self.faults} broke off" if self.faults else "")
 
 
 def mean(values: Sequence[float]) -> float:
@@ -89,20 +89,20 @@ def notes_on(
 
     ``choices``: how valid actions are ensured, if the agent asks for it. ``missing``: why there are no token ids.
     """
-    found = []
-    played = Played(tuple(outcomes))
+    notes = []
+    rollouts = Rollouts(tuple(outcomes))
     if attempts == 1 and not held_out:
-        found.append(
+        notes.append(
             "each seed was played once, and a group of one can't be compared: play with attempts=4 or more, or set "
             "train.objective to ppo"
         )
-    if played.invalid_share > MOSTLY:
-        found.append(
-            f"{played.invalid_share:.0%} of the replies had no valid action: warm_start with demonstrations of the "
+    if rollouts.invalid_share > MOSTLY:
+        notes.append(
+            f"{rollouts.invalid_share:.0%} of the replies had no valid action: warm_start with demonstrations of the "
             f"form, or have valid_replies name the valid ones{f' ({choices})' if choices else ''}"
         )
     if missing:
-        found.append(f"the engine told no token ids ({missing}), so training renders the texts again")
-    if fault := next((each.fault for each in outcomes if each.fault), None):
-        found.append(f"{played.faults} episodes broke off and don't count; the first: {fault}")
-    return found
+        notes.append(f"the engine told no token ids ({missing}), so training renders the texts again")
+    if fault := next((outcome.fault for outcome in outcomes if outcome.fault), None):
+        notes.append(f"{rollouts.faults} episodes broke off and don't count; the first: {fault}")
+    return notes
