@@ -36,9 +36,9 @@ from burnish.gate import judge
 from burnish.gate.preference import RatedReply, last_question
 from burnish.learner import sampling
 from burnish.learner.evidence import evidence
-from burnish.learner.sampling import Prompt, Side
+from burnish.learner.sampling import GatePrompt, Sampler
 from burnish.learner.trainer import run_step
-from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
+from burnish.training.job import JobDirectory, JobSpec, PolicyReply, Sample
 from burnish.training.presets import hyperparameters
 
 RATED = 40
@@ -75,18 +75,18 @@ class Bench:
         except CorruptAdapter as error:
             return record | {"outcome": "refused", "reason": str(error), "checks": {}}
         endpoint = await self._host.load(version)
-        side = Side("candidate", endpoint, _gates(_prompts(candidate.user), samples))
+        sampler = Sampler("candidate", endpoint, _gates(_prompts(candidate.user), samples))
         try:
             await self._host.probe(endpoint)
-            await sampling.ask([side])
+            await sampling.ask([sampler])
         finally:
             await self._host.unload(version.number)
-        known, rollouts = sampling.known([*side.answered.values(), *incumbent])
+        known, rollouts = sampling.known([*sampler.replies.values(), *incumbent])
         job = JobDirectory(self.out / "judged" / _file_name(candidate.name))
         job.write_job(self._spec(candidate), list(samples))
         if not job.adapter.exists():
             job.adapter.symlink_to(version.path)
-        job.write_rollouts(rollouts)
+        job.write_replies(rollouts)
         await run_step("evaluate", job)
         verdict = judge(evidence(job.evaluation(), rollouts, known, [_rated(each) for each in samples]))
         checks = {check.name: {"passed": check.passed, "text": check.text} for check in verdict.checks}
@@ -103,21 +103,21 @@ class Bench:
             "seconds": time.monotonic() - started,
         }
 
-    async def _user(self, seed: int) -> tuple[list[Sample], list[Rollout]]:
+    async def _user(self, seed: int) -> tuple[list[Sample], list[PolicyReply]]:
         """Return a user's ratings, and what the base model answers to the gate's questions; asked once."""
         job = JobDirectory(self.out / f"user-{seed}")
         if not (job.path / "job.json").exists():
             bare, prompts = await self._host.load(None), _prompts(seed)
             # In another order, so that the dice are others than the gate's.
-            said = Side("incumbent", bare, prompts[::-1])
-            await sampling.ask([said])
-            samples = _samples([said.answered[prompt.id] for prompt in prompts[:RATED]])
-            gate = Side("incumbent", bare, _gates(prompts, samples))
+            sampler = Sampler("incumbent", bare, prompts[::-1])
+            await sampling.ask([sampler])
+            samples = _samples([sampler.replies[prompt.id] for prompt in prompts[:RATED]])
+            gate = Sampler("incumbent", bare, _gates(prompts, samples))
             await sampling.ask([gate])
             job.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            job.write_rollouts(list(gate.answered.values()))
+            job.write_replies(list(gate.replies.values()))
             job.write_job(self._spec(Candidate("", True, seed)), samples)
-        return job.samples(), job.rollouts()
+        return job.samples(), job.replies()
 
     async def _trained(self, candidate: Candidate, samples: Sequence[Sample]) -> Path:
         job = JobDirectory(self.out / "trained" / _file_name(candidate.job))
@@ -163,18 +163,18 @@ class Bench:
         )
 
 
-def _gates(prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Prompt]:
+def _gates(prompts: Sequence[GatePrompt], samples: Sequence[Sample]) -> list[GatePrompt]:
     """Return the prompts of the gate: unlearnt prompts of the user, ordinary questions, and facts."""
     learnt = {sample.completion_id for sample in samples if not sample.held_out}
     new = [prompt for prompt in prompts if prompt.id not in learnt]
     return [*[*new, *sampling.ordinary(prompts)][: sampling.MAX_PROMPTS], *sampling.fact_prompts()]
 
 
-def _prompts(seed: int) -> list[Prompt]:
+def _prompts(seed: int) -> list[GatePrompt]:
     """Return what a user asked: the first ``RATED`` get a rating."""
     chosen = random.Random(seed).sample(PROMPTS, sampling.MAX_PROMPTS)
     return [
-        Prompt(
+        GatePrompt(
             f"cmpl_{place:02d}",
             ({"role": "system", "content": BRIEFLY}, {"role": "user", "content": question}),
             PARAMS,
@@ -184,7 +184,7 @@ def _prompts(seed: int) -> list[Prompt]:
     ]
 
 
-def _samples(replies: Sequence[Rollout]) -> list[Sample]:
+def _samples(replies: Sequence[PolicyReply]) -> list[Sample]:
     """Rate: short is good. A quarter of each class is held out."""
     seen = {True: 0, False: 0}
     samples = []

@@ -50,5 +50,5 @@ def _margin(step: Mapping[str, Any]) -> float | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None and isfinite(value)]
+    numbers = [number for number in values if number is not None and isfinite(number)]
     return fmean(numbers) if numbers else None

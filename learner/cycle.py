@@ -28,9 +28,9 @@ from burnish.gate.preference import believed_preference_model
 from burnish.learner import export, sampling
 from burnish.learner.evidence import evidence, rated_replies
 from burnish.learner.pairs import kept_pairs
-from burnish.learner.plan import AS_SET, Plan, Rated, Wanted
-from burnish.learner.played import Logged, attempts, no_rollout, played
+from burnish.learner.plan import AS_SET, RunOptions, RunPlan, UsableRatings
 from burnish.learner.progress import Durations, Progress, earlier_runs, progress
+from burnish.learner.rollouts import Logged, attempts, no_rollout, usable_rollouts
 from burnish.learner.trainer import run_step
 from burnish.proxy.log import Log, Rating
 from burnish.proxy.records import RatedCompletion
@@ -64,7 +64,7 @@ HELD_OUT_READ = 4 * sampling.MAX_PROMPTS
 # An engine that died comes back in two seconds; a busy machine takes longer.
 ENGINE_WAIT_S = 60.0
 
-SHOWN = (("loss", "loss"), ("KL", "kl_per_token"))
+FIRST_METRICS = (("loss", "loss"), ("KL", "kl_per_token"))
 """Metrics that a person sees at once, and their keys."""
 
 Ending = Literal["live", "candidate", "rejected"]
@@ -73,7 +73,7 @@ Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Conclusion:
     """The result of a run that came to a verdict."""
 
     status: Ending
@@ -101,7 +101,7 @@ class Cycle:
     untrainable: str | None = None
     """Why the model can't be trained, in words."""
     gate: Callable[[Evidence], Verdict] = judge
-    _learnt: tuple[int, frozenset[str]] | None = field(default=None, init=False)
+    _learnt_cache: tuple[int, frozenset[str]] | None = field(default=None, init=False)
     _erase_at_end: set[str] = field(default_factory=set, init=False)
     """Runs under way when a user was erased."""
     _earlier: Sequence[Durations] = field(default=(), init=False)
@@ -132,8 +132,8 @@ class Cycle:
 
     async def _forget_quotes(self) -> None:
         root = self.registry.root
-        found = await asyncio.to_thread(examples.prompts, root)
-        quoted = {each for each in found if not sampling.is_ours(each)}
+        prompt_ids = await asyncio.to_thread(examples.prompts, root)
+        quoted = {prompt_id for prompt_id in prompt_ids if not sampling.is_ours(prompt_id)}
         await asyncio.to_thread(examples.erase, root, quoted - await self.log.existing(quoted))
 
     async def _keep(self, version: int, quotes: Sequence[dict[str, Any]], kind: examples.Kind) -> None:
@@ -150,10 +150,10 @@ class Cycle:
     def learnt(self) -> frozenset[str]:
         """Return the feedback ids that the live version has learnt from, the same object while it is live."""
         live = self.registry.live()
-        if self._learnt is None or self._learnt[0] != live:
+        if self._learnt_cache is None or self._learnt_cache[0] != live:
             manifests = {version.number: version.manifest for version in self.registry.versions()}
-            self._learnt = live, learnt_by(live, manifests)
-        return self._learnt[1]
+            self._learnt_cache = live, learnt_by(live, manifests)
+        return self._learnt_cache[1]
 
     def memory_needed(self) -> int | None:
         """Return the bytes that a run takes: the most that one took, else an estimate; None if nothing is known.
@@ -171,25 +171,25 @@ class Cycle:
             return max(took)
         return main_memory(self._size, Hyperparameters()) if self._size else None
 
-    async def plan(self, run_id: str, wanted: Wanted = AS_SET) -> Plan:
+    async def plan(self, run_id: str, options: RunOptions = AS_SET) -> RunPlan:
         """Plan a run; writes nothing. Raises AdapterError, Unavailable."""
         ratings = await self._ratings()
-        rated = await self._rated(ratings)
-        if wanted.rollouts is not None:
-            rollouts = await self.log.unlearnt_rollouts(wanted.rollouts)
-            steps = await self.log.rollout_steps([each.id for each in rollouts])
+        usable_ratings = await self._usable_ratings(ratings)
+        if options.rollouts is not None:
+            rollouts = await self.log.unlearnt_rollouts(options.rollouts)
+            steps = await self.log.rollout_steps([rollout.id for rollout in rollouts])
             logged = Logged(rollouts, steps, await self.log.tokens(list(steps)))
-            return await asyncio.to_thread(self._plan_rollouts, run_id, rated, wanted, logged)
-        chosen, objective = await asyncio.to_thread(self._chosen, ratings, rated, wanted)
-        training = [each.rating.completion_id for each in chosen if not each.held_out]
+            return await asyncio.to_thread(self._plan_rollouts, run_id, usable_ratings, options, logged)
+        choices, objective = await asyncio.to_thread(self._choices, ratings, usable_ratings, options)
+        training = [choice.rating.completion_id for choice in choices if not choice.held_out]
         instructed = await self.log.all_have_system_messages(training)
         return await asyncio.to_thread(
             self._plan,
             run_id,
             ratings,
-            rated,
-            wanted,
-            chosen=chosen,
+            usable_ratings,
+            options,
+            choices=choices,
             objective=objective,
             instructed=instructed,
         )
@@ -197,34 +197,43 @@ class Cycle:
     def _plan_rollouts(
         self,
         run_id: str,
-        rated: Rated,
-        wanted: Wanted,
+        usable_ratings: UsableRatings,
+        options: RunOptions,
         logged: Logged,
-    ) -> Plan:
+    ) -> RunPlan:
         """Raises NotTrainable, AdapterError."""
         versions = self._usable()
-        found = played(logged, export.Policies(self.swap.host.base_digest, versions))
-        if not found.episodes:
-            raise NotTrainable(no_rollout(wanted.rollouts))
-        incumbent, objective = self.registry.live(), wanted.objective or self.train.objective
-        if wanted.objective is None and objective not in POLICY_GRADIENT:
+        usable = usable_rollouts(logged, export.Policies(self.swap.host.base_digest, versions))
+        if not usable.episodes:
+            raise NotTrainable(no_rollout(options.rollouts))
+        incumbent, objective = self.registry.live(), options.objective or self.train.objective
+        if options.objective is None and objective not in POLICY_GRADIENT:
             objective = FOR_AGENTS
-        settings, notes = self._hyperparameters(objective, played=True)
-        behaviour = {each.behaviour_version for one in found.episodes for each in one.steps} - {None, 0}
+        settings, notes = self._hyperparameters(objective, for_agents=True)
+        steps = (step for episode in usable.episodes for step in episode.steps)
+        behaviour = {step.behaviour_version for step in steps} - {None, 0}
         spec = self._spec(
             run_id=run_id,
             objective=objective,
-            parent_adapter=self._adapter(found.parent),
-            parent_version=found.parent,
-            incumbent_adapter=self._adapter(incumbent) if incumbent != found.parent else None,
+            parent_adapter=self._adapter(usable.parent),
+            parent_version=usable.parent,
+            incumbent_adapter=self._adapter(incumbent) if incumbent != usable.parent else None,
             incumbent_is_base=incumbent == BASE_VERSION,
             behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(filter(None, behaviour))},
             hyperparameters=settings,
             notes=tuple(notes),
-            left_out=dict(found.left_out),
-            task=wanted.rollouts,
+            left_out=dict(usable.left_out),
+            task=options.rollouts,
         )
-        return Plan(run_id, found.parent, incumbent, spec, rated, episodes=found.episodes, judge=wanted.judge)
+        return RunPlan(
+            run_id,
+            usable.parent,
+            incumbent,
+            spec,
+            usable_ratings,
+            episodes=usable.episodes,
+            judge=options.judge,
+        )
 
     def _usable(self) -> dict[int, AdapterVersion]:
         """Return the versions of this base model that have weights, by number."""
@@ -238,25 +247,25 @@ class Cycle:
         self,
         run_id: str,
         ratings: Sequence[Rating],
-        rated: Rated,
-        wanted: Wanted,
+        usable_ratings: UsableRatings,
+        options: RunOptions,
         *,
-        chosen: Sequence[export.Chosen],
+        choices: Sequence[export.ChosenRating],
         objective: Objective,
         instructed: bool,
-    ) -> Plan:
+    ) -> RunPlan:
         incumbent = self.registry.live()
         versions = self._usable()
         settings, notes = self._hyperparameters(
             objective,
-            one_sided=wanted.force and is_one_sided(chosen, objective),
+            one_sided=options.force and is_one_sided(choices, objective),
             instructed=instructed,
-            rlhf=wanted.rlhf,
+            rlhf=options.rlhf,
         )
-        if wanted.refresh:
+        if options.refresh:
             notes.append("trains on all ratings again, from the base model")
-        parent = BASE_VERSION if wanted.refresh else incumbent
-        behaviour = {each.behaviour_version for each in chosen if each.behaviour_version in versions}
+        parent = BASE_VERSION if options.refresh else incumbent
+        behaviour = {choice.behaviour_version for choice in choices if choice.behaviour_version in versions}
         spec = self._spec(
             run_id=run_id,
             objective=objective,
@@ -266,30 +275,32 @@ class Cycle:
             behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(filter(None, behaviour))},
             hyperparameters=settings,
             notes=tuple(notes),
-            left_out=export.left_out(ratings, self._learnt_for(wanted)),
+            left_out=export.left_out(ratings, self._learnt_for(options)),
         )
-        held_out = tuple(each.rating for each in chosen if each.held_out)
-        return Plan(run_id, parent, incumbent, spec, rated, tuple(chosen), held_out, judge=wanted.judge)
+        held_out = tuple(choice.rating for choice in choices if choice.held_out)
+        return RunPlan(
+            run_id, parent, incumbent, spec, usable_ratings, tuple(choices), held_out, judge=options.judge
+        )
 
-    def _learnt_for(self, wanted: Wanted) -> Collection[str]:
-        return frozenset() if wanted.refresh else self.learnt()
+    def _learnt_for(self, options: RunOptions) -> Collection[str]:
+        return frozenset() if options.refresh else self.learnt()
 
-    def _chosen(
-        self, ratings: Sequence[Rating], rated: Rated, wanted: Wanted
-    ) -> tuple[list[export.Chosen], Objective]:
+    def _choices(
+        self, ratings: Sequence[Rating], usable_ratings: UsableRatings, options: RunOptions
+    ) -> tuple[list[export.ChosenRating], Objective]:
         """Return the ready and the replayed ratings, and the objective for them."""
-        learnt = self._learnt_for(wanted)
+        learnt_ids = self._learnt_for(options)
         policies = export.Policies(self.swap.host.base_digest, self._usable())
-        learnable = believed_preference_model(rated.replies) is not None
-        chosen = export.chosen(ratings, learnt, policies, learnable=learnable)
-        objective = wanted.objective or self.train.objective
+        learnable = believed_preference_model(usable_ratings.replies) is not None
+        choices = export.chosen(ratings, learnt_ids, policies, learnable=learnable)
+        objective = options.objective or self.train.objective
         if objective == "auto":
-            objective = choose(chosen)
-        if wanted.rlhf and objective not in POLICY_GRADIENT:
+            objective = choose(choices)
+        if options.rlhf and objective not in POLICY_GRADIENT:
             objective = "ppo"
-        new = sum(teaches(each, objective) for each in chosen if not each.held_out)
-        chosen += export.replayed(ratings, learnt, policies, objective, round(new * self.train.replay))
-        return chosen, objective
+        new = sum(teaches(choice, objective) for choice in choices if not choice.held_out)
+        choices += export.replayed(ratings, learnt_ids, policies, objective, round(new * self.train.replay))
+        return choices, objective
 
     def _spec(self, **of_run: Any) -> JobSpec:
         """Return the job of a run: these fields, and those that are the same for all runs."""
@@ -313,11 +324,11 @@ class Cycle:
     def _adapter(self, version: int) -> str | None:
         return None if version == BASE_VERSION else str(self.registry.get(version).path.absolute())
 
-    async def run(self, plan: Plan, report: Report) -> Ended:
+    async def run(self, plan: RunPlan, report: Report) -> Conclusion:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; the live version stays then."""
         job = self.job(plan.run_id)
         await asyncio.to_thread(self._make_room)
-        await self.log.rated([each.rating for each in plan.chosen], partial(_write, job, plan))
+        await self.log.rated([choice.rating for choice in plan.choices], partial(_write, job, plan))
         await asyncio.to_thread(self._take_over, job)
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         Phases(job.phases).begin("loading")
@@ -325,17 +336,17 @@ class Cycle:
         version = await in_one_thread(self._register, job, plan)
         logger.info("%s is trained and stored: %s", version_label(version.number), _outcome(job.result()))
         if plan.episodes:
-            await self.log.rollouts_learnt([each.rollout for each in plan.episodes], plan.run_id)
-        ended = await (self._decide(job, plan, version, report) if plan.judge else self._put_by(version))
+            await self.log.rollouts_learnt([episode.rollout for episode in plan.episodes], plan.run_id)
+        conclusion = await (self._decide(job, plan, version, report) if plan.judge else self._put_by(version))
         Phases(job.phases).begin("ended")
-        return ended
+        return conclusion
 
-    async def _put_by(self, version: AdapterVersion) -> Ended:
+    async def _put_by(self, version: AdapterVersion) -> Conclusion:
         """Leave a candidate unjudged, as the user wants."""
         number = version.number
         why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
         await asyncio.to_thread(self.registry.record, number, "candidate", why, awaits="judgement")
-        return Ended("candidate", why, number)
+        return Conclusion("candidate", why, number)
 
     async def _ratings(self) -> list[Rating]:
         return await self.log.ratings(
@@ -345,36 +356,42 @@ class Cycle:
             teachers=self.teachers,
         )
 
-    async def _rated(self, ratings: Sequence[Rating]) -> Rated:
-        usable = [each for each in ratings if not each.fault]
-        latest = (each for each in reversed(usable) if each.reward * each.effective.weight != 0)
+    async def _usable_ratings(self, ratings: Sequence[Rating]) -> UsableRatings:
+        usable = [rating for rating in ratings if not rating.fault]
+        latest = (rating for rating in reversed(usable) if rating.reward * rating.effective.weight != 0)
         replies = await self.log.rated(latest, rated_replies)
-        return Rated(tuple(each.completion_id for each in usable), tuple(reversed(replies)))
+        return UsableRatings(tuple(rating.completion_id for rating in usable), tuple(reversed(replies)))
 
-    async def judge_again(self, version: AdapterVersion, report: Report) -> Ended:
+    async def judge_again(self, version: AdapterVersion, report: Report) -> Conclusion:
         """Judge a candidate whose judgement was interrupted. Raises what ``run`` raises."""
         job = self.job(version.manifest.run_id)
         ratings = await self._ratings()
-        rated = await self._rated(ratings)
-        plan = await asyncio.to_thread(self._plan_of, job, version, ratings, rated)
+        usable_ratings = await self._usable_ratings(ratings)
+        plan = await asyncio.to_thread(self._plan_of, job, version, ratings, usable_ratings)
         Phases(job.phases).clear()
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         return await self._decide(job, plan, version, report)
 
     def _plan_of(
-        self, job: JobDirectory, version: AdapterVersion, ratings: Sequence[Rating], rated: Rated
-    ) -> Plan:
+        self,
+        job: JobDirectory,
+        version: AdapterVersion,
+        ratings: Sequence[Rating],
+        usable_ratings: UsableRatings,
+    ) -> RunPlan:
         """Return the plan of a run that ended before its verdict. Raises JobError, AdapterError."""
         spec, live = job.spec(), self.registry.live()
-        before = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
-        if before != self._adapter(live):
+        incumbent = spec.incumbent_adapter or (None if spec.incumbent_is_base else spec.parent_adapter)
+        if incumbent != self._adapter(live):
             raise IllegalTransition(f"{version_label(live)} went live meanwhile; train again")
         names = {sample.completion_id for sample in job.samples() if sample.held_out}
-        held_out = tuple(each for each in ratings if each.answer in names and not each.fault)
+        held_out = tuple(rating for rating in ratings if rating.answer in names and not rating.fault)
         parent, episodes = version.manifest.parent, tuple(job.episodes())
-        return Plan(spec.run_id, parent, live, spec, rated, held_out=held_out, episodes=episodes)
+        return RunPlan(spec.run_id, parent, live, spec, usable_ratings, held_out=held_out, episodes=episodes)
 
-    async def _decide(self, job: JobDirectory, plan: Plan, version: AdapterVersion, report: Report) -> Ended:
+    async def _decide(
+        self, job: JobDirectory, plan: RunPlan, version: AdapterVersion, report: Report
+    ) -> Conclusion:
         """Judge a candidate; if it passes, make it live."""
         await report("evaluating", version.number)
         phases = Phases(job.phases)
@@ -385,24 +402,24 @@ class Cycle:
                 # Another run would meet the same obstacle, so a person decides.
                 why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
                 self.registry.record(version.number, "candidate", why, awaits="restart")
-                return Ended("candidate", why, version.number)
+                return Conclusion("candidate", why, version.number)
             details = verdict.model_dump(mode="json", exclude={"examples"})
-            shown = [example.model_dump(mode="json") for example in verdict.examples]
-            await self._keep(version.number, shown, "examples")
+            quotes = [example.model_dump(mode="json") for example in verdict.examples]
+            await self._keep(version.number, quotes, "examples")
             if verdict.outcome == "rejected":
                 self.registry.record(version.number, "rejected", verdict.reason, verdict=details)
-                return Ended("rejected", verdict.reason, version.number)
+                return Conclusion("rejected", verdict.reason, version.number)
             if verdict.outcome == "undecided":
                 why = f"{verdict.reason} To use it all the same: `burnish adapters promote {version.number}`."
                 self.registry.record(version.number, "candidate", why, verdict=details)
-                return Ended("candidate", why, version.number)
+                return Conclusion("candidate", why, version.number)
             self._record_passed(version.number, plan, verdict.reason, details)
             if reason := self._obstacle(version.number, plan):
-                return Ended("candidate", f"{verdict.reason} {reason}", version.number)
+                return Conclusion("candidate", f"{verdict.reason} {reason}", version.number)
             await report("swapping", version.number)
             phases.begin("swapping")
             await self.swap.go_live(version, f"passed the gate: {verdict.reason}")
-            return Ended("live", verdict.reason, version.number)
+            return Conclusion("live", verdict.reason, version.number)
         finally:
             if self.registry.live() != version.number:
                 self.swap.retire(version.number)
@@ -414,16 +431,16 @@ class Cycle:
         else:
             await run_step(step, job)
 
-    def _record_passed(self, number: int, plan: Plan, reason: str, verdict: dict[str, Any]) -> None:
-        before = waiting(self.registry)
+    def _record_passed(self, number: int, plan: RunPlan, reason: str, verdict: dict[str, Any]) -> None:
+        previous = waiting(self.registry)
         passed: dict[str, Any] = {"verdict": verdict, PASSED_AGAINST: plan.incumbent}
         why = f"better than {version_label(plan.incumbent)}: {reason}"
         self.registry.record(number, "candidate", why, **passed)
-        if before is not None and waiting(self.registry) == number:
+        if previous is not None and waiting(self.registry) == number:
             why = f"{version_label(number)} passed the gate later, and waits in its place"
-            self.registry.record(before, "candidate", why)
+            self.registry.record(previous, "candidate", why)
 
-    def _obstacle(self, number: int, plan: Plan) -> str | None:
+    def _obstacle(self, number: int, plan: RunPlan) -> str | None:
         """Return why a version that passed the gate can't go live by itself; None if it can."""
         if (live := self.registry.live()) != plan.incumbent:
             return (
@@ -441,7 +458,7 @@ class Cycle:
         one_sided: bool = False,
         instructed: bool = True,
         rlhf: bool = False,
-        played: bool = False,
+        for_agents: bool = False,
     ) -> tuple[Hyperparameters, list[str]]:
         """Return the settings of a run within the limits of the engine, and notes on what burnish chose or changed."""
         own = self.train.overrides()
@@ -449,19 +466,19 @@ class Cycle:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
         if rlhf:
             own = {"rewards": "model"} | own | {"warm_start": True}
-        chosen = hyperparameters(
-            self.train.preset, objective, self._size, instructed=instructed, played=played, **own
+        settings = hyperparameters(
+            self.train.preset, objective, self._size, instructed=instructed, played=for_agents, **own
         )
-        notes = reasons(self._size, chosen, own)
+        notes = reasons(self._size, settings, own)
         if rlhf:
             notes.append(
                 f"imitates demonstrations, then learns by {objective} from what a reward model likes"
             )
         limit = self.swap.host.limits.max_rank
-        if chosen.rank > limit:
-            notes.append(f"rank {chosen.rank} lowered to {limit}, the limit of the engine")
-            chosen = chosen.model_copy(update={"rank": limit})
-        return chosen, notes
+        if settings.rank > limit:
+            notes.append(f"rank {settings.rank} lowered to {limit}, the limit of the engine")
+            settings = settings.model_copy(update={"rank": limit})
+        return settings, notes
 
     def _make_room(self) -> None:
         self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -477,27 +494,31 @@ class Cycle:
                     old.checkpoint.rename(job.checkpoint)
                     return
 
-    def _register(self, job: JobDirectory, plan: Plan) -> AdapterVersion:
-        result = job.result()
+    def _register(self, job: JobDirectory, plan: RunPlan) -> AdapterVersion:
+        summary = job.result()
         return self.registry.register(
             job.adapter,
             base_model=plan.spec.base_model,
             base_digest=plan.spec.base_digest,
             parent=plan.parent,
             run_id=plan.run_id,
-            feedback_ids=_said(each.rating for each in plan.training if not each.replayed),
+            feedback_ids=_said(choice.rating for choice in plan.training if not choice.replayed),
             objective=plan.spec.objective,
             hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
-            metrics=_figures(result) | {"notes": list(plan.spec.notes)},
+            metrics=_figures(summary) | {"notes": list(plan.spec.notes)},
             held_out=_said(plan.held_out),
-            unlearnt=result.unlearnt,
+            unlearnt=summary.unlearnt,
         )
 
-    async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion, phases: Phases) -> Verdict:
+    async def _judge(
+        self, job: JobDirectory, plan: RunPlan, version: AdapterVersion, phases: Phases
+    ) -> Verdict:
         recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.scrub)
         held_out = await self.log.rated(plan.held_out[:HELD_OUT_READ], list)
-        learnt = await self.log.in_contexts_of([each.id for each in recent], plan.rated.completion_ids)
-        prompts = sampling.prompts([each.completion for each in held_out], recent, learnt)
+        learnt_ids = await self.log.in_contexts_of(
+            [completion.id for completion in recent], plan.usable_ratings.completion_ids
+        )
+        prompts = sampling.prompts([answer.completion for answer in held_out], recent, learnt_ids)
         phases.begin("staging")
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)
@@ -505,13 +526,13 @@ class Cycle:
         # together take hardly longer than one.
         asking = [*prompts, *sampling.fact_prompts()]
         with self.swap.route.lease() as incumbent:
-            counted = sampling.Answers(asking, phases).count
-            known, rollouts = sampling.known(
+            counted = sampling.AnswerCounter(asking, phases).count
+            facts, replies = sampling.known(
                 await sampling.sample(asking, candidate, incumbent.endpoint, counted)
             )
-        await asyncio.to_thread(job.write_rollouts, rollouts)
+        await asyncio.to_thread(job.write_replies, replies)
         await self._keep(
-            version.number, kept_pairs(prompts, rollouts, plan.incumbent, version.number), "pairs"
+            version.number, kept_pairs(prompts, replies, plan.incumbent, version.number), "pairs"
         )
         phases.begin("scoring")
         logger.info(
@@ -521,35 +542,37 @@ class Cycle:
         await self._run_step("evaluate", job)
         phases.begin("judging")
         agent = await self._attempts(plan, version.number)
-        found = evidence(job.evaluation(), rollouts, known, plan.rated.replies, agent)
-        return await asyncio.to_thread(self.gate, found)
+        measurements = evidence(job.evaluation(), replies, facts, plan.usable_ratings.replies, agent)
+        return await asyncio.to_thread(self.gate, measurements)
 
-    async def _attempts(self, plan: Plan, candidate: int) -> tuple[Attempted, ...] | None:
+    async def _attempts(self, plan: RunPlan, candidate: int) -> tuple[Attempted, ...] | None:
         """Return what candidate and incumbent got on held-out seeds; None if no agent's rewards were learnt from."""
         if plan.spec.task is None:
             return None
-        found = await self.log.held_out_rollouts(plan.spec.task, (candidate, plan.incumbent))
-        return attempts(found, candidate, plan.incumbent)
+        rollouts = await self.log.held_out_rollouts(plan.spec.task, (candidate, plan.incumbent))
+        return attempts(rollouts, candidate, plan.incumbent)
 
 
-def _write(job: JobDirectory, plan: Plan, rated: Iterator[RatedCompletion]) -> None:
+def _write(job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion]) -> None:
     """Write a job. Raises OSError."""
-    chosen = {each.rating.answer: each for each in plan.chosen}
-    job.write_job(plan.spec, (export.sample(each, chosen[each.answer]) for each in rated), plan.episodes)
+    choices = {choice.rating.answer: choice for choice in plan.choices}
+    job.write_job(
+        plan.spec, (export.sample(answer, choices[answer.answer]) for answer in answers), plan.episodes
+    )
 
 
 def _said(ratings: Iterable[Rating]) -> list[str]:
     """Return the IDs of the feedback, each once."""
-    return list(dict.fromkeys(name for each in ratings for name in each.feedback_ids))
+    return list(dict.fromkeys(name for rating in ratings for name in rating.feedback_ids))
 
 
-def _outcome(result: TrainResult) -> str:
-    shown = (f"{name} {result.metrics[key]:.3f}" for name, key in SHOWN if key in result.metrics)
-    early = f" ({result.stopped_early})" if result.stopped_early else ""
-    steps = f"{result.steps} steps{early}"
-    return ", ".join((f"{result.ratings} ratings", steps, *shown, f"{result.seconds:.0f} s"))
+def _outcome(summary: TrainResult) -> str:
+    metrics = (f"{name} {summary.metrics[key]:.3f}" for name, key in FIRST_METRICS if key in summary.metrics)
+    early = f" ({summary.stopped_early})" if summary.stopped_early else ""
+    steps = f"{summary.steps} steps{early}"
+    return ", ".join((f"{summary.ratings} ratings", steps, *metrics, f"{summary.seconds:.0f} s"))
 
 
-def _figures(result: TrainResult) -> dict[str, Any]:
-    own = result.model_dump(mode="json", exclude={"run_id", "metrics", "unlearnt"})
-    return result.metrics | own
+def _figures(summary: TrainResult) -> dict[str, Any]:
+    own = summary.model_dump(mode="json", exclude={"run_id", "metrics", "unlearnt"})
+    return summary.metrics | own

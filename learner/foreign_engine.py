@@ -35,15 +35,15 @@ async def foreign_host(
         raise EngineError(f"{config.upstream} is a provider's model, whose weights nobody else can train")
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
     apis = [EngineApi(url, key) for url in config.upstream_urls]
-    found = await _one_kind(apis, config.model)
-    on_found(found.kind)
-    demand_versions(found, apis[0].url)
-    weights = await asyncio.to_thread(_weights, config, found, fetch=fetch)
+    engine = await _one_kind(apis, config.model)
+    on_found(engine.kind)
+    demand_versions(engine, apis[0].url)
+    weights = await asyncio.to_thread(_weights, config, engine, fetch=fetch)
     hosts: dict[str, AdapterHost] = {}
     for api in apis:
         hosts[api.url] = await asyncio.to_thread(
             open_host,
-            found,
+            engine,
             api,
             weights,
             versions=versions,
@@ -52,7 +52,7 @@ async def foreign_host(
         )
     if len(hosts) == 1:
         return hosts[apis[0].url], weights
-    if found.kind == "llamacpp":
+    if engine.kind == "llamacpp":
         raise EngineError(
             "versions cannot be swapped in several llama-servers: name one of them, and raise its number of slots (-np)"
         )
@@ -66,39 +66,39 @@ async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
     finally:
         for api in apis:
             await api.close()
-    found = {
-        api.url: result for api, result in zip(apis, results, strict=True) if isinstance(result, Detected)
+    engines = {
+        api.url: engine for api, engine in zip(apis, results, strict=True) if isinstance(engine, Detected)
     }
     for error in results:
-        if isinstance(error, BaseException) and not (found and isinstance(error, EngineUnreachable)):
+        if isinstance(error, BaseException) and not (engines and isinstance(error, EngineUnreachable)):
             raise error
-    (url, first), *others = found.items()
-    for other, result in others:
-        if (result.kind, result.model) != (first.kind, first.model):
+    (url, first), *replicas = engines.items()
+    for replica_url, engine in replicas:
+        if (engine.kind, engine.model) != (first.kind, first.model):
             raise EngineError(
-                f"{url} is {first.kind} with {first.model}, and {other} is {result.kind} with {result.model}; "
+                f"{url} is {first.kind} with {first.model}, and {replica_url} is {engine.kind} with {engine.model}; "
                 "replicas must be the same engine with the same model name"
             )
     return first
 
 
-def _weights(config: Config, found: Detected, *, fetch: bool) -> Path:
+def _weights(config: Config, engine: Detected, *, fetch: bool) -> Path:
     """Return the weights to train on: those that the user names, else those of the engine. Raises EngineError."""
-    if named := config.train.base:
-        path = Path(named).expanduser().absolute()
-        if path.exists() or not (model := hub_id(named)):
+    if name := config.train.base:
+        path = Path(name).expanduser().absolute()
+        if path.exists() or not (model := hub_id(name)):
             return path
         if fetch:
             return downloaded(model)
-        if here := cached(model):
-            return here
+        if directory := cached(model):
+            return directory
         raise EngineError(f"{model} (train.base) is not downloaded yet: `burnish up` downloads it")
-    if found.weights:
-        return found.weights
-    if found.hub_id and (here := cached(found.hub_id)):
-        return here
-    fetchable = f", or to {found.hub_id} to download it" if found.hub_id else ""
+    if engine.weights:
+        return engine.weights
+    if engine.hub_id and (directory := cached(engine.hub_id)):
+        return directory
+    fetchable = f", or to {engine.hub_id} to download it" if engine.hub_id else ""
     raise EngineError(
-        f"{config.upstream} does not tell where the weights of {found.model} are on this machine: set train.base "
+        f"{config.upstream} does not tell where the weights of {engine.model} are on this machine: set train.base "
         f"to that GGUF file or Hugging Face directory{fetchable}"
     )

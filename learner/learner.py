@@ -21,10 +21,10 @@ from burnish.adapters.registry import version_label
 from burnish.learner.curve import Curve, curve_of
 from burnish.learner.cycle import Cycle
 from burnish.learner.machine import UNKNOWN, Meter
-from burnish.learner.plan import AS_SET, Wanted
-from burnish.learner.played import no_rollout
+from burnish.learner.plan import AS_SET, RunOptions
+from burnish.learner.rollouts import no_rollout
 from burnish.learner.runs import Runs
-from burnish.learner.scheduler import Decision, State, decide, warnings
+from burnish.learner.scheduler import Decision, SchedulerState, decide, warnings
 from burnish.learner.surroundings import Surroundings
 from burnish.learner.trainer import latest_step
 from burnish.learner.versions import Promoted, Versions
@@ -49,7 +49,7 @@ FAULT_PAUSE_S = 30.0
 class _Request:
     """A request of the user for a run."""
 
-    wanted: Wanted
+    options: RunOptions
     started: asyncio.Future[str]
     """The ID of the run once it is in the log; otherwise Conflict or Unavailable."""
 
@@ -66,12 +66,12 @@ class _Request:
 class Counting:
     """Counts the ratings that the next run could learn from, without reading text: as of the last ``update``."""
 
-    def __init__(self, log: Log, tally: RatingTally, learnt: Callable[[], frozenset[str]]) -> None:
-        """``learnt`` returns the feedback IDs that the live version has learnt from."""
+    def __init__(self, log: Log, tally: RatingTally, learnt_ids: Callable[[], frozenset[str]]) -> None:
+        """``learnt_ids`` returns the feedback IDs that the live version has learnt from."""
         self.stale = True
         """Ratings or the live version may have changed since."""
         self._log = log
-        self._learnt = learnt
+        self._learnt = learnt_ids
         self._tally = tally
         self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
 
@@ -88,9 +88,9 @@ class Counting:
         """Count changes. ``since``: the ID of the last run with a verdict. Raises Unavailable."""
         self.stale = False
         try:
-            learnt = await asyncio.to_thread(self._learnt)
+            learnt_ids = await asyncio.to_thread(self._learnt)
             moment = since.partition("_")[2] if since else ""
-            self._counts = await self._log.rating_counts(self._tally, learnt, moment)
+            self._counts = await self._log.rating_counts(self._tally, learnt_ids, moment)
         except BaseException:
             self.stale = True
             raise
@@ -189,16 +189,16 @@ class Learner:
         """Return a run as the API shows it: how far it is, the latest step, and the result of the trainer."""
         job = self.job(run.id)
         try:
-            result = job.result().model_dump(mode="json", exclude={"run_id"})
+            summary = job.result().model_dump(mode="json", exclude={"run_id"})
         except JobError:
-            result = None
-        found = self._cycle.progress(run.id)
-        if found and run.ended_at:
-            found = replace(found, eta_s=None, run_eta_s=None)
+            summary = None
+        progress = self._cycle.progress(run.id)
+        if progress and run.ended_at:
+            progress = replace(progress, eta_s=None, run_eta_s=None)
         return asdict(run) | {
-            "progress": found and asdict(found),
+            "progress": progress and asdict(progress),
             "step": latest_step(job),
-            "result": result,
+            "result": summary,
         }
 
     async def curve(self, run_id: str) -> Curve | None:
@@ -209,13 +209,13 @@ class Learner:
         """Return the job directory of a run. Those of old runs were deleted."""
         return self._cycle.job(run_id)
 
-    async def train_now(self, wanted: Wanted = AS_SET) -> str:
+    async def train_now(self, options: RunOptions = AS_SET) -> str:
         """Start a run regardless of counts and clock; return its ID. Raises Conflict, Unavailable."""
-        request, decision = await self._requested(wanted)
+        request, decision = await self._requested(options)
         if not decision.start:
             raise _not_started(decision)
-        if wanted.rollouts is not None and not await self._cycle.log.unlearnt_rollouts(wanted.rollouts):
-            raise Conflict(f"no run was started: {no_rollout(wanted.rollouts)}", code="not_started")
+        if options.rollouts is not None and not await self._cycle.log.unlearnt_rollouts(options.rollouts):
+            raise Conflict(f"no run was started: {no_rollout(options.rollouts)}", code="not_started")
         if self._request is None:
             self._request = request
             self._changed.set()
@@ -224,28 +224,28 @@ class Learner:
     async def judge_now(self, number: int) -> str:
         """Judge a candidate once more; return the ID of its run. Raises NotFound, Conflict, Unavailable."""
         await asyncio.to_thread(self._versions.check_candidate, number)
-        return await self.train_now(Wanted(version=number))
+        return await self.train_now(RunOptions(version=number))
 
     async def warnings(self) -> list[str]:
         """Return what speaks against a run that the user asks for."""
         machine, needed_bytes = await self._around.at_once()
         return warnings(machine, needed_bytes, self._train)
 
-    async def dry_run(self, wanted: Wanted = AS_SET) -> dict[str, Any]:
+    async def dry_run(self, options: RunOptions = AS_SET) -> dict[str, Any]:
         """Return what ``train_now`` would do, and the reason; changes nothing."""
-        _, decision = await self._requested(wanted)
-        plan = await self._cycle.plan("run_", wanted)
-        new = [each for each in plan.training if not each.replayed]
+        _, decision = await self._requested(options)
+        plan = await self._cycle.plan("run_", options)
+        new = [choice for choice in plan.training if not choice.replayed]
         return {
             "would_train": decision.start,
             "why": decision.reason,
             "by_itself": decide(self._state(), self._train, _now()).reason,
             "ready": self._counting.ready()._asdict(),
             "trains_on": {
-                "good": sum(each.reward > 0 for each in new),
-                "bad": sum(each.reward < 0 for each in new),
+                "good": sum(choice.reward > 0 for choice in new),
+                "bad": sum(choice.reward < 0 for choice in new),
             },
-            "comments": sum(each.comment is not None and each.reward <= 0 for each in new),
+            "comments": sum(choice.comment is not None and choice.reward <= 0 for choice in new),
             "replayed": len(plan.training) - len(new),
             "left_out": plan.spec.left_out,
             "held_out": len(plan.held_out),
@@ -285,10 +285,10 @@ class Learner:
         self._look()
         self.wake()
 
-    async def _requested(self, wanted: Wanted) -> tuple[_Request, Decision]:
+    async def _requested(self, options: RunOptions) -> tuple[_Request, Decision]:
         """Return a request of the user, and the decision on it by the latest counts."""
         await self._count()
-        request = _Request(wanted, asyncio.get_running_loop().create_future())
+        request = _Request(options, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._train, _now())
 
     async def _work(self, interrupted: Sequence[AdapterVersion]) -> None:
@@ -340,30 +340,30 @@ class Learner:
 
     def _look(self, request: _Request | None = None) -> Decision:
         """Decide; store the reason and since when a run is due."""
-        now, around = _now(), self._around
+        local_time, around = _now(), self._around
         route = self._cycle.swap.route
         if any(route.in_flight(version) for version in route.resident()):
-            around.busy_at = now.timestamp()
-        self._decision = decide(self._state(request), self._train, now)
-        moment = now.timestamp()
+            around.busy_at = local_time.timestamp()
+        self._decision = decide(self._state(request), self._train, local_time)
+        moment = local_time.timestamp()
         # The clock may have been set back since.
         around.due_since = min(around.due_since or moment, moment) if self._decision.due else None
         return self._decision
 
     async def _run(self, reason: str, request: _Request | None) -> None:
         """Carry one run out and record how it ended."""
-        wanted = request.wanted if request else AS_SET
-        if request and wanted.version is not None:
-            await self._judge(wanted.version, request)
+        options = request.options if request else AS_SET
+        if request and options.version is not None:
+            await self._judge(options.version, request)
             return
-        ready = self._counting.ready(refresh=wanted.refresh)
+        counts = self._counting.ready(refresh=options.refresh)
         runs = self._runs
         async with self._recorded():
-            count = ready.good + ready.bad + ready.neutral if wanted.by_ratings else 0
+            count = counts.good + counts.bad + counts.neutral if options.by_ratings else 0
             run = await runs.start(reason, count)
             if request:
                 request.settle(run.id)
-            plan = await self._cycle.plan(run.id, wanted)
+            plan = await self._cycle.plan(run.id, options)
             if plan.note:
                 await runs.add_note(plan.note)
             await runs.conclude(await self._cycle.run(plan, runs.report))
@@ -374,8 +374,8 @@ class Learner:
             version = await asyncio.to_thread(self._cycle.registry.get, number)
             await self._runs.resume(version.manifest.run_id, number)
         except (AdapterError, BurnishError, OSError) as error:
-            known = isinstance(error, BurnishError)
-            request.settle(error if known else Conflict(f"v{number} can't be judged: {error}"))  # type: ignore[arg-type]
+            is_ours = isinstance(error, BurnishError)
+            request.settle(error if is_ours else Conflict(f"v{number} can't be judged: {error}"))  # type: ignore[arg-type]
             return
         async with self._recorded():
             request.settle(version.manifest.run_id)
@@ -427,10 +427,10 @@ class Learner:
     async def _prune(self) -> None:
         await self._cycle.swap.prune(self._train.keep_versions)
 
-    def _state(self, request: _Request | None = None) -> State:
-        ready = self._counting.ready(refresh=bool(request and request.wanted.refresh))
-        return State(
-            *(ready.new, ready.good, ready.bad, ready.comments, ready.pairs),
+    def _state(self, request: _Request | None = None) -> SchedulerState:
+        counts = self._counting.ready(refresh=bool(request and request.options.refresh))
+        return SchedulerState(
+            *(counts.new, counts.good, counts.bad, counts.comments, counts.pairs),
             active=self._runs.active.id if self._runs.active else None,
             failures=self._runs.failures,
             failed_at=self._runs.failed_at,
@@ -438,9 +438,9 @@ class Learner:
             due_since=self._around.due_since,
             machine=self._around.machine,
             needed_bytes=self._around.needed_bytes,
-            asked=request is not None,
-            one_sided=bool(request and (request.wanted.force or request.wanted.objective == "sft")),
-            by_ratings=request is None or request.wanted.by_ratings,
+            has_request=request is not None,
+            one_sided=bool(request and (request.options.force or request.options.objective == "sft")),
+            by_ratings=request is None or request.options.by_ratings,
             paused=self._pause_file.exists(),
             untrainable=self._cycle.untrainable,
         )

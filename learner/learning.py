@@ -74,13 +74,13 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
     registry = Registry(config.data_dir / "adapters")
     remote = None
     if config.upstream is None:
-        found = await asyncio.to_thread(model_file, config.model)
-        if found.left_out:
-            lost = ", ".join(found.left_out)
+        model = await asyncio.to_thread(model_file, config.model)
+        if model.left_out:
+            lost = ", ".join(model.left_out)
             logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
-        weights, state = found.path, config.data_dir / "engine"
+        weights, state = model.path, config.data_dir / "engine"
         host: AdapterHost = EmbeddedHost(
-            weights, base_model=found.name, state_dir=state, context=config.context, parallel=config.parallel
+            weights, base_model=model.name, state_dir=state, context=config.context, parallel=config.parallel
         )
     else:
         if config.engine == "none":

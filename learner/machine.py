@@ -45,10 +45,10 @@ class Meter:
 
     async def measured(self) -> Machine:
         """Return all, after a look at the load for some seconds."""
-        before = await asyncio.to_thread(_work)
+        start = await asyncio.to_thread(_work)
         await asyncio.sleep(SAMPLE_S)
-        after = await asyncio.to_thread(_work)
-        return replace(self.now(), load=load_of_others(before, after))
+        end = await asyncio.to_thread(_work)
+        return replace(self.now(), load=load_of_others(start, end))
 
 
 class Work(NamedTuple):
@@ -61,13 +61,13 @@ class Work(NamedTuple):
     """Of burnish and its children."""
 
 
-def load_of_others(before: Work, after: Work) -> float | None:
+def load_of_others(start: Work, end: Work) -> float | None:
     """Return the share of all cores that other programs used between two moments; None if the system doesn't tell."""
-    total = after.total - before.total
+    total = end.total - start.total
     if total <= 0:
         return None
-    own = sum(max(0.0, spent - before.own.get(process, 0.0)) for process, spent in after.own.items())
-    return min(1.0, max(0.0, (total - (after.idle - before.idle) - own) / total))
+    own = sum(max(0.0, spent - start.own.get(process, 0.0)) for process, spent in end.own.items())
+    return min(1.0, max(0.0, (total - (end.idle - start.idle) - own) / total))
 
 
 def _work() -> Work:

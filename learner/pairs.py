@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from burnish.learner.sampling import Prompt
+from burnish.learner.sampling import GatePrompt
 from burnish.proxy.ids import duel_id
-from burnish.training.job import Rollout
+from burnish.training.job import PolicyReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class Pair:
 
 
 def kept_pairs(
-    prompts: Iterable[Prompt], rollouts: Sequence[Rollout], incumbent: int, candidate: int
+    prompts: Iterable[GatePrompt], replies: Sequence[PolicyReply], incumbent: int, candidate: int
 ) -> list[dict[str, Any]]:
     """Return the pairs of replies that a person can judge, as JSON.
 
     Left out are equal and empty replies, and prompts with tools: a call alone can't be judged by reading.
     """
-    replies = {(each.policy, each.prompt_id): each for each in rollouts}
-    found = []
+    by_policy = {(reply.policy, reply.prompt_id): reply for reply in replies}
+    pairs = []
     for prompt in prompts:
-        new, old = (replies.get((policy, prompt.id)) for policy in ("candidate", "incumbent"))
+        new, old = (by_policy.get((policy, prompt.id)) for policy in ("candidate", "incumbent"))
         if prompt.tools or new is None or old is None:
             continue
         if not (new.reply.strip() and old.reply.strip()) or new.reply == old.reply:
@@ -60,17 +60,17 @@ def kept_pairs(
         if secrets.randbits(1):
             sides.reverse()
         pair = Pair(duel_id(), prompt.origin, time.time(), prompt.messages, prompt.params, *sides)
-        found.append(asdict(pair))
-    return found
+        pairs.append(asdict(pair))
+    return pairs
 
 
-def read_pair(kept: Mapping[str, Any]) -> Pair:
+def read_pair(members: Mapping[str, Any]) -> Pair:
     """Raises KeyError, TypeError if it isn't a pair."""
     return Pair(
         **{
-            **kept,
-            "messages": tuple(kept["messages"]),
-            "left": Side(**kept["left"]),
-            "right": Side(**kept["right"]),
+            **members,
+            "messages": tuple(members["messages"]),
+            "left": Side(**members["left"]),
+            "right": Side(**members["right"]),
         }
     )

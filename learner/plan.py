@@ -11,7 +11,7 @@ from burnish.training.job import Episode, JobSpec, Objective
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunOptions:
     """What the user asks of a run, beyond the settings."""
 
     force: bool = False
@@ -35,11 +35,11 @@ class Wanted:
         return self.rollouts is None and self.version is None
 
 
-AS_SET = Wanted()
+AS_SET = RunOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class UsableRatings:
     """All ratings that can be learnt from, including those that were, as far as the gate needs them."""
 
     completion_ids: tuple[str, ...]
@@ -48,7 +48,7 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """The plan of a run, before anything is written."""
 
     run_id: str
@@ -57,8 +57,8 @@ class Plan:
     incumbent: int
     """The live version, with which the candidate is compared: the parent, unless the run starts from the base model."""
     spec: JobSpec
-    rated: Rated
-    chosen: tuple[export.Chosen, ...] = ()
+    usable_ratings: UsableRatings
+    choices: tuple[export.ChosenRating, ...] = ()
     """The ratings of the job. Their texts are read when it is written."""
     held_out: tuple[Rating, ...] = ()
     """The gate judges by these."""
@@ -72,5 +72,5 @@ class Plan:
         return "; ".join(self.spec.notes) or None
 
     @property
-    def training(self) -> list[export.Chosen]:
-        return [each for each in self.chosen if not each.held_out]
+    def training(self) -> list[export.ChosenRating]:
+        return [choice for choice in self.choices if not choice.held_out]

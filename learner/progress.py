@@ -14,7 +14,7 @@ from burnish.training.job import JobDirectory
 from burnish.training.phases import Mark, Phase, read
 
 ORDER: tuple[str, ...] = get_args(Phase)
-ENDED = ORDER[-1]
+LAST_PHASE = ORDER[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ Durations = dict[str, float]
 
 def durations(marks: Sequence[Mark]) -> Durations:
     """Return the durations of a run; empty unless it came to its end."""
-    if not marks or marks[-1].phase != ENDED:
+    if not marks or marks[-1].phase != LAST_PHASE:
         return {}
     began = [next(stretch) for _, stretch in groupby(marks, key=_phase)]
-    found: Durations = {}
-    for mark, after in pairwise(began):  # a run of several stages comes back to a phase
-        found[mark.phase] = found.get(mark.phase, 0.0) + max(0.0, after.at - mark.at)
-    return found
+    phase_s: Durations = {}
+    for mark, next_mark in pairwise(began):  # a run of several stages comes back to a phase
+        phase_s[mark.phase] = phase_s.get(mark.phase, 0.0) + max(0.0, next_mark.at - mark.at)
+    return phase_s
 
 
-def progress(marks: Sequence[Mark], now: float, earlier: Sequence[Durations]) -> Progress | None:
+def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations]) -> Progress | None:
     """Return the state of a run by its marks so far; None before the first one."""
     stretches = [list(stretch) for phase, stretch in groupby(marks, key=_phase) if phase in ORDER[:-1]]
     if not stretches:
@@ -56,48 +56,52 @@ def progress(marks: Sequence[Mark], now: float, earlier: Sequence[Durations]) ->
     current = stretches[-1]
     begin, last = current[0], current[-1]
     counters = [list(counted) for _, counted in groupby(current, key=lambda mark: mark.total)]
-    rest = rest_s(counters[-1], now)
-    if rest is None or len(counters) > 1:  # the counter is only of a part
+    remaining_s = rest_s(counters[-1], time_s)
+    if remaining_s is None or len(counters) > 1:  # the counter is only of a part
         usual = _usual(last.phase, earlier)
         if usual is not None:
-            due = usual - (now - begin.at)
-            rest = due if rest is None else max(rest, due)
-    eta_s = rest if rest is not None and rest >= 0 else None  # below 0: it takes longer than usual
-    return Progress(last.phase, begin.at, last.done, last.total, eta_s, _whole(last.phase, rest, earlier))
+            due = usual - (time_s - begin.at)
+            remaining_s = due if remaining_s is None else max(remaining_s, due)
+    eta_s = (
+        remaining_s if remaining_s is not None and remaining_s >= 0 else None
+    )  # below 0: it takes longer than usual
+    return Progress(
+        last.phase, begin.at, last.done, last.total, eta_s, _whole(last.phase, remaining_s, earlier)
+    )
 
 
-def _whole(phase: str, rest: float | None, earlier: Sequence[Durations]) -> float | None:
-    if rest is None or not earlier:
+def _whole(phase: str, remaining_s: float | None, earlier: Sequence[Durations]) -> float | None:
+    if remaining_s is None or not earlier:
         return None
     later = ORDER[ORDER.index(phase) + 1 :]
-    return max(0.0, rest) + sum(_usual(each, earlier) or 0.0 for each in later)
+    return max(0.0, remaining_s) + sum(_usual(later_phase, earlier) or 0.0 for later_phase in later)
 
 
 def _usual(phase: str, earlier: Sequence[Durations]) -> float | None:
-    known = [each[phase] for each in earlier if phase in each]
-    return median(known) if known else None
+    seconds = [run[phase] for run in earlier if phase in run]
+    return median(seconds) if seconds else None
 
 
 def _phase(mark: Mark) -> str:
     return mark.phase
 
 
-def rest_s(marks: Sequence[Mark], now: float) -> float | None:
+def rest_s(marks: Sequence[Mark], time_s: float) -> float | None:
     """Return how long the rest takes, by the rate so far; None if nothing has been counted yet.
 
     A unit that takes longer than the others so far slows the rate.
     """
     first, last = marks[0], marks[-1]
-    made = last.done - first.done
-    if last.total is None or made <= 0:
+    count = last.done - first.done
+    if last.total is None or count <= 0:
         return None
-    left, since = last.total - last.done, max(0.0, now - last.at)
-    unit_s = (last.at - first.at) / made
-    if left <= 0:
+    remaining, since = last.total - last.done, max(0.0, time_s - last.at)
+    unit_s = (last.at - first.at) / count
+    if remaining <= 0:
         return 0.0
     if since <= unit_s:
-        return left * unit_s - since
-    return (left - 1) * (last.at + since - first.at) / (made + 1)
+        return remaining * unit_s - since
+    return (remaining - 1) * (last.at + since - first.at) / (count + 1)
 
 
 def earlier_runs(job: JobDirectory) -> list[Durations]:
@@ -106,12 +110,12 @@ def earlier_runs(job: JobDirectory) -> list[Durations]:
     Raises JobError.
     """
     alike: list[Durations] = []
-    others: list[Durations] = []
+    different: list[Durations] = []
     spec = job.spec()
     for path in job.path.parent.glob("run_*"):
         old = JobDirectory(path)
-        found = durations(read(old.phases)) if path != job.path else {}
+        phase_s = durations(read(old.phases)) if path != job.path else {}
         with suppress(JobError):
-            if "judging" in found and (its := old.spec()).base_digest == spec.base_digest:
-                (alike if its.objective == spec.objective else others).append(found)
-    return alike or others
+            if "judging" in phase_s and (its := old.spec()).base_digest == spec.base_digest:
+                (alike if its.objective == spec.objective else different).append(phase_s)
+    return alike or different

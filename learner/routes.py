@@ -19,7 +19,7 @@ from burnish.adapters.manifest import BASE_VERSION, State
 from burnish.adapters.merging import Merged
 from burnish.adapters.registry import Registry, version_label
 from burnish.learner.learner import Learner
-from burnish.learner.plan import Wanted
+from burnish.learner.plan import RunOptions
 from burnish.learner.progress import Progress
 from burnish.learner.reset import Outcome
 from burnish.learner.transfer import Format, Transfer
@@ -153,14 +153,14 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
             raise Unprocessable(
                 "rollouts can't be combined with refresh or rlhf: those are about ratings", param="rollouts"
             )
-        wanted = Wanted(
+        options = RunOptions(
             **{name: getattr(body, name) for name in type(body).model_fields if name != "dry_run"}
         )
         if body.dry_run:
-            plan = await learner.dry_run(wanted)
+            plan = await learner.dry_run(options)
             return json_response(plan)
         warnings = await learner.warnings()
-        run_id = await learner.train_now(wanted)
+        run_id = await learner.train_now(options)
         return json_response({"run_id": run_id, "warnings": warnings}, 202)
 
     @described("stop or restart automatic runs")
@@ -179,8 +179,8 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
         flat("ShownRun", RUN, curve=dict[str, Any] | None),
     )
     async def run(request: Request) -> Response:
-        found = await log.run(request.path_params["id"])
-        return json_response(learner.shown(found) | {"curve": await learner.curve(found.id)})
+        record = await log.run(request.path_params["id"])
+        return json_response(learner.shown(record) | {"curve": await learner.curve(record.id)})
 
     return [
         Route("/burnish/train", train, methods=["POST"]),
@@ -215,11 +215,11 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
     )
     async def adapter(request: Request) -> Response:
         number = request.path_params["n"]
-        found = await asyncio.to_thread(details, registry, number, learner.job)
-        if manifest := found["manifest"]:
+        description = await asyncio.to_thread(details, registry, number, learner.job)
+        if manifest := description["manifest"]:
             teachers = await log.teachers(manifest["feedback_ids"])
-            found["teachers"] = [each._asdict() for each in teachers]
-        return json_response(found)
+            description["teachers"] = [teacher._asdict() for teacher in teachers]
+        return json_response(description)
 
     @described(
         "how many requests each version answered on the last days, today included",
@@ -228,9 +228,9 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
     )
     async def traffic(request: Request) -> Response:
         days = page_limit(request)
-        known = [version.number for version in await asyncio.to_thread(registry.versions)]
-        found = await log.answers_by_day([BASE_VERSION, *known], days, datetime.now().astimezone())
-        return json_response({"days": [_day(each) for each in found]})
+        numbers = [version.number for version in await asyncio.to_thread(registry.versions)]
+        rows = await log.answers_by_day([BASE_VERSION, *numbers], days, datetime.now().astimezone())
+        return json_response({"days": [_day(row) for row in rows]})
 
     @described(
         "make a version live, or the one that [waits](rating.md#decide-yourself) (409 if none does); `note` "
@@ -286,8 +286,8 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
         target = _reachable(body.path, data_dir, identity_of(request.scope), writes=True)
         merged = await transfer.export_version(request.path_params["n"], body.format, target)
-        written = {"path": str(target), "format": body.format}
-        return json_response(written | {"merged": asdict(merged)} if merged else written)
+        answer = {"path": str(target), "format": body.format}
+        return json_response(answer | {"merged": asdict(merged)} if merged else answer)
 
     return [
         Route("/burnish/adapters", import_, methods=["POST"]),
@@ -316,11 +316,11 @@ def chat_actions(learner: Learner, start_over: StartOver, owner: str) -> Mapping
     async def train(_: str) -> str:
         warnings = await learner.warnings()
         started = f"training has started ({await learner.train_now()}); /rl status shows how it goes"
-        return ". ".join([started, *(f"But {each}" for each in warnings)])
+        return ". ".join([started, *(f"But {warning}" for warning in warnings)])
 
     async def promote(number: str) -> str:
-        wanted = int(number.removeprefix("v")) if number else None
-        return (await learner.promote(wanted, f"promoted in the chat by {owner}")).in_words()
+        version = int(number.removeprefix("v")) if number else None
+        return (await learner.promote(version, f"promoted in the chat by {owner}")).in_words()
 
     async def rollback(to: str) -> str:
         number = BASE_VERSION if to == "base" else int(to.removeprefix("v")) if to else None
@@ -363,15 +363,15 @@ def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = 
     if not Path(path).is_absolute() or "\0" in path:
         raise Unprocessable(f"path must be absolute, not {path!r}", param="path")
     try:
-        found = Path(path).resolve()
+        real_path = Path(path).resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise Unprocessable(f"path cannot be read: {error}", param="path") from error
     home = data_dir.resolve()
-    if not found.is_relative_to(home):
+    if not real_path.is_relative_to(home):
         demand(identity, Action.TRANSFER_ANYWHERE, f"a path outside {home}", param="path")
-    elif writes and found.relative_to(home).parts[:1] in BURNISHS_OWN:
-        raise Forbidden(f"{found} is inside a directory that burnish keeps for itself", param="path")
-    return found
+    elif writes and real_path.relative_to(home).parts[:1] in BURNISHS_OWN:
+        raise Forbidden(f"{real_path} is inside a directory that burnish keeps for itself", param="path")
+    return real_path
 
 
 def _live(registry: Registry, note: str | None = None) -> Response:

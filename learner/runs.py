@@ -11,7 +11,7 @@ from typing import Literal
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.registry import version_label
 from burnish.learner.curve import curve_of
-from burnish.learner.cycle import Cycle, Ended
+from burnish.learner.cycle import Conclusion, Cycle
 from burnish.learner.versions import Versions
 from burnish.proxy import ids
 from burnish.proxy.http.errors import BurnishError
@@ -80,14 +80,14 @@ class Runs:
     async def report(self, stage: Literal["evaluating", "swapping"], version: int) -> None:
         await self._change(status=stage, version=version)
 
-    async def conclude(self, ended: Ended) -> None:
+    async def conclude(self, conclusion: Conclusion) -> None:
         run = self._current
         self.concluded, self.failures, self.failed_at = run.id, 0, None
-        label = version_label(ended.version)
-        shown = "a candidate" if ended.status == "candidate" else ended.status
-        logger.info("%s is %s: %s", label, shown, ended.reason)
-        found = replace(run, status=ended.status, reason=ended.reason, version=ended.version)
-        await self._end(replace(found, ended_at=time.time()))
+        label = version_label(conclusion.version)
+        state = "a candidate" if conclusion.status == "candidate" else conclusion.status
+        logger.info("%s is %s: %s", label, state, conclusion.reason)
+        run = replace(run, status=conclusion.status, reason=conclusion.reason, version=conclusion.version)
+        await self._end(replace(run, ended_at=time.time()))
 
     async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
         """End the run without a verdict. If it failed, reject its candidate; if not, the next start judges it."""

@@ -24,7 +24,7 @@ PAIRS = ("correction or preference", "corrections or preferences")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SchedulerState:
     """The facts for a decision. Times are seconds since the epoch."""
 
     new: int
@@ -49,7 +49,7 @@ class State:
     machine: Machine = UNKNOWN
     needed_bytes: int | None = None
     """The memory that a run takes."""
-    asked: bool = False
+    has_request: bool = False
     """The user asked for a run now."""
     one_sided: bool = False
     """The user accepts one-sided data."""
@@ -76,23 +76,23 @@ class Decision:
     """Only traffic, other programs or a lack of memory prevent the run, if anything does."""
 
 
-def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
-    """Decide whether a run starts now. ``now`` is local time with its zone."""
+def decide(state: SchedulerState, train: TrainConfig, local_time: datetime) -> Decision:
+    """Decide whether a run starts now. ``local_time`` has its zone."""
     if obstacle := _never(state, train):
         return Decision(False, obstacle)
-    if state.asked:
+    if state.has_request:
         return Decision(True, "you asked for it")
-    if obstacle := _not_yet(state, train, now):
+    if obstacle := _not_yet(state, train, local_time):
         return Decision(False, obstacle)
-    ready = _ready(state)
+    reason = _ready(state)
     if state.machine.on_battery and not train.on_battery:
-        return Decision(False, f"{ready}; waiting for mains power (train.on_battery: false). {START_ANYWAY}")
-    if obstacle := _pressure(state, train, now.timestamp()):
-        return Decision(False, f"{ready}; {obstacle}", due=True)
-    return Decision(True, ready, due=True)
+        return Decision(False, f"{reason}; waiting for mains power (train.on_battery: false). {START_ANYWAY}")
+    if obstacle := _pressure(state, train, local_time.timestamp()):
+        return Decision(False, f"{reason}; {obstacle}", due=True)
+    return Decision(True, reason, due=True)
 
 
-def _ready(state: State) -> str:
+def _ready(state: SchedulerState) -> str:
     if state.paired:
         return f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
     commented = f", {state.comments} with a comment" if state.comments else ""
@@ -101,15 +101,15 @@ def _ready(state: State) -> str:
 
 def warnings(machine: Machine, needed_bytes: int | None, train: TrainConfig) -> list[str]:
     """Return what a run that the user asks for ignores."""
-    found = []
+    lines = []
     if machine.on_battery and not train.on_battery:
-        found.append("the machine runs on battery")
+        lines.append("the machine runs on battery")
     if lack := _lack_of_memory(machine, needed_bytes):
-        found.append(f"{lack}: other programs may slow down, or the run may fail")
-    return found
+        lines.append(f"{lack}: other programs may slow down, or the run may fail")
+    return lines
 
 
-def _pressure(state: State, train: TrainConfig, moment: float) -> str | None:
+def _pressure(state: SchedulerState, train: TrainConfig, moment: float) -> str | None:
     """Return what a run waits for, but not for ever."""
     # A clock that was set back must not make it wait longer.
     waited = max(0.0, moment - state.due_since) if state.due_since is not None else 0.0
@@ -142,7 +142,7 @@ def _lack_of_memory(machine: Machine, needed_bytes: int | None) -> str | None:
     return f"a run takes about {needed_bytes / 1e9:.1f} GB, and {machine.free_bytes / 1e9:.1f} GB are free"
 
 
-def _never(state: State, train: TrainConfig) -> str | None:
+def _never(state: SchedulerState, train: TrainConfig) -> str | None:
     """Return why not even the user can start a run."""
     if not train.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
@@ -157,15 +157,17 @@ def _never(state: State, train: TrainConfig) -> str | None:
     if not (state.good and state.bad) and not state.one_sided and state.comments < MIN_COMMENTS:
         missing, there = ("bad", "good") if state.good else ("good", "bad")
         count = state.good + state.bad
-        ready = f"all {count} ready ratings are {there}" if count > 1 else f"the only ready rating is {there}"
+        finding = (
+            f"all {count} ready ratings are {there}" if count > 1 else f"the only ready rating is {there}"
+        )
         return (
-            f"training needs both good and bad ratings, and {ready}: "
+            f"training needs both good and bad ratings, and {finding}: "
             f"rate some answers {missing}, or comment on {MIN_COMMENTS} answers that are not good"
         )
     return None
 
 
-def _not_yet(state: State, train: TrainConfig, now: datetime) -> str | None:
+def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) -> str | None:
     """Return why a run doesn't start by itself."""
     if state.paused:
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
@@ -179,17 +181,17 @@ def _not_yet(state: State, train: TrainConfig, now: datetime) -> str | None:
         if missing := _missing(state, train):
             comments = _more(train.min_comments - worded, "comment")
             return f"waiting for {missing}; or for {comments} on answers that aren't good"
-    if train.schedule != "auto" and not in_window(train.schedule, now.time()):
+    if train.schedule != "auto" and not in_window(train.schedule, local_time.time()):
         return f"waiting for the hours in which training is allowed, {train.schedule}"
     pause_s = back_off_s(state.failures)
-    wait = 0.0 if state.failed_at is None else state.failed_at + pause_s - now.timestamp()
+    wait = 0.0 if state.failed_at is None else state.failed_at + pause_s - local_time.timestamp()
     if 0 < wait <= pause_s:  # longer: the clock was set back
         failed = "run" if state.failures == 1 else f"{state.failures} runs"
         return f"the last {failed} failed, next try in {wait:.0f} s"
     return None
 
 
-def _missing(state: State, train: TrainConfig) -> str:
+def _missing(state: SchedulerState, train: TrainConfig) -> str:
     """Return which ratings are missing, or ""."""
     good, bad = max(0, train.min_good - state.good), max(0, train.min_bad - state.bad)
     kinds = [(lack, kind) for lack, kind in ((good, "good"), (bad, "bad")) if lack]
@@ -199,12 +201,12 @@ def _missing(state: State, train: TrainConfig) -> str:
     return " and ".join(_more(lack, f"{kind} rating") for lack, kind in kinds)
 
 
-def _more(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} more {one if count == 1 else many or one + 's'}"
+def _more(count: int, singular: str, plural: str | None = None) -> str:
+    return f"{count} more {singular if count == 1 else plural or singular + 's'}"
 
 
-def _counted(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def _counted(count: int, singular: str, plural: str | None = None) -> str:
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def back_off_s(failures: int) -> float:

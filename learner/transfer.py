@@ -169,8 +169,8 @@ class Transfer:
         """Return the base model as a Hugging Face directory: itself, or the one that training made from the GGUF."""
         if self.base_weights.is_dir():
             return self.base_weights
-        named = _DIGEST.fullmatch(self.base_digest)
-        dequantised = self.weights_cache / (named[1] if named else "none")
+        match = _DIGEST.fullmatch(self.base_digest)
+        dequantised = self.weights_cache / (match[1] if match else "none")
         if dequantised.is_dir():
             return dequantised
         raise Conflict(

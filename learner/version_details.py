@@ -13,7 +13,7 @@ from burnish.gate import told
 from burnish.gate.preference import last_question
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, Rollout
+from burnish.training.job import JobDirectory, PolicyReply
 
 
 def summary(version: AdapterVersion) -> dict[str, Any]:
@@ -58,28 +58,28 @@ def details(registry: Registry, number: int, job_of: Callable[[str], JobDirector
     }
 
 
-def _verdict(events: Sequence[Event], shown: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def _verdict(events: Sequence[Event], quotes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
-    return told({**verdicts[-1], "examples": shown}) if verdicts else None
+    return told({**verdicts[-1], "examples": quotes}) if verdicts else None
 
 
 def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
     """Pair the replies of the version and of the incumbent to each prompt; nothing if the job was deleted."""
     try:
-        rollouts = job.rollouts()
+        replies = job.replies()
     except JobError:
         return []
-    before = {each.prompt_id: each for each in rollouts if each.policy == "incumbent"}
+    incumbent = {reply.prompt_id: reply for reply in replies if reply.policy == "incumbent"}
     return [
         {
-            "prompt": last_question(each.messages),
-            "before": _answer(before[each.prompt_id]),
-            "after": _answer(each),
+            "prompt": last_question(reply.messages),
+            "before": _answer(incumbent[reply.prompt_id]),
+            "after": _answer(reply),
         }
-        for each in rollouts
-        if each.policy == "candidate" and each.prompt_id in before
+        for reply in replies
+        if reply.policy == "candidate" and reply.prompt_id in incumbent
     ]
 
 
-def _answer(rollout: Rollout) -> dict[str, Any]:
-    return rollout.model_dump(mode="json", include={"version", "reply", "tool_calls", "finished", "error"})
+def _answer(reply: PolicyReply) -> dict[str, Any]:
+    return reply.model_dump(mode="json", include={"version", "reply", "tool_calls", "finished", "error"})

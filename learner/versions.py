@@ -25,8 +25,8 @@ class Promoted(NamedTuple):
     """What that doesn't cover."""
 
     def in_words(self) -> str:
-        said = f"{version_label(self.version)} is live now" + (f", {self.proof}" if self.proof else "")
-        return f"{said}. {self.note}" if self.note else said
+        text = f"{version_label(self.version)} is live now" + (f", {self.proof}" if self.proof else "")
+        return f"{text}. {self.note}" if self.note else text
 
 
 class Versions:
@@ -55,14 +55,14 @@ class Versions:
                     f"{version_label(number)} has not been judged yet: wait until its run has ended",
                     code="not_judged",
                 )
-        before, judged = self._registry.live(), passed(self._registry, number)
+        previous, event = self._registry.live(), passed(self._registry, number)
         await self._go_live(version, reason)
-        if version is None or judged is None or version.state != "candidate":
+        if version is None or event is None or version.state != "candidate":
             return Promoted(number, None, None)
         note = None
-        if judged.details[PASSED_AGAINST] != before:
-            note = f"Nobody has compared it with {version_label(before)}, which it replaced"
-        return Promoted(number, judged.reason.removesuffix("."), note)
+        if event.details[PASSED_AGAINST] != previous:
+            note = f"Nobody has compared it with {version_label(previous)}, which it replaced"
+        return Promoted(number, event.reason.removesuffix("."), note)
 
     def waiting(self) -> AdapterVersion | None:
         """Return the version that passed the gate and waits to be promoted, if the engine's model is still its base."""
@@ -77,9 +77,9 @@ class Versions:
     def _must_wait(self) -> AdapterVersion:
         if version := self.waiting():
             return version
-        words, judged = "no version waits to be promoted", self._judged()
-        if judged:
-            label = version_label(judged[-1].number)
+        words, candidates = "no version waits to be promoted", self._judged()
+        if candidates:
+            label = version_label(candidates[-1].number)
             words += (
                 f". {label} is a candidate, but not known to be better than the live version; "
                 f"to use it all the same: burnish adapters promote {label}"
@@ -102,8 +102,8 @@ class Versions:
         return to
 
     def _judged(self) -> list[AdapterVersion]:
-        candidates = [each for each in self._registry.versions() if each.state == "candidate"]
-        return [each for each in candidates if not self._unjudged(each)]
+        candidates = [version for version in self._registry.versions() if version.state == "candidate"]
+        return [candidate for candidate in candidates if not self._unjudged(candidate)]
 
     def check_candidate(self, number: int) -> None:
         """Raise NotFound or Conflict if there is no such candidate."""

@@ -5,7 +5,7 @@
     job.json        JobSpec                      in
     samples.jsonl   one Sample a line            in
     episodes.jsonl  one Episode a line           in, when an agent's rewards teach instead of feedback
-    rollouts.jsonl  one Rollout a line           in, for "evaluate": replies sampled from the engine
+    rollouts.jsonl  one PolicyReply a line       in, for "evaluate": replies sampled from the engine
     metrics.jsonl   one dict a step              out, appended live
     checkpoint/     see training.checkpoint      while "train" runs, and after it was killed
     adapter/        PEFT layout, safetensors     out of "train"
@@ -52,9 +52,9 @@ __all__ = [
     "LossName",
     "ModelSize",
     "Objective",
+    "PolicyReply",
     "Quantize",
     "Related",
-    "Rollout",
     "Sample",
     "TrainResult",
     "known_objective",
@@ -179,7 +179,7 @@ class Sample(_Record):
         return () if worse is None else (worse,) if isinstance(worse, dict) else worse
 
 
-class Rollout(_Record):
+class PolicyReply(_Record):
     """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""
 
     policy: Literal["candidate", "incumbent"]
@@ -299,8 +299,8 @@ class JobDirectory:
             self._write_lines("episodes.jsonl", episodes)
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
-    def write_rollouts(self, rollouts: list[Rollout]) -> None:
-        self._write_lines("rollouts.jsonl", rollouts)
+    def write_replies(self, replies: list[PolicyReply]) -> None:
+        self._write_lines("rollouts.jsonl", replies)
 
     def spec(self) -> JobSpec:
         return self._read("job.json", JobSpec)
@@ -312,8 +312,8 @@ class JobDirectory:
         """Read episodes.jsonl; without such a file there are none."""
         return self._read_lines("episodes.jsonl", Episode) if (self.path / "episodes.jsonl").exists() else []
 
-    def rollouts(self) -> list[Rollout]:
-        return self._read_lines("rollouts.jsonl", Rollout)
+    def replies(self) -> list[PolicyReply]:
+        return self._read_lines("rollouts.jsonl", PolicyReply)
 
     def result(self) -> TrainResult:
         """Read result.json. Raises JobError when training has not finished."""

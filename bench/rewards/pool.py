@@ -19,7 +19,7 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.learner import sampling
-from burnish.learner.sampling import Prompt, Side
+from burnish.learner.sampling import GatePrompt, Sampler
 
 QUESTIONS = 160
 EACH = 8
@@ -52,11 +52,11 @@ async def fill(path: Path, count: int, each: int) -> None:
         try:
             endpoint = await host.load(None)
             for prompts in _missing(read(path), count, each):
-                side = Side("incumbent", endpoint, prompts)
-                await sampling.ask([side])
+                sampler = Sampler("incumbent", endpoint, prompts)
+                await sampling.ask([sampler])
                 with path.open("a") as file:
                     for prompt in prompts:
-                        answer = side.answered[prompt.id]
+                        answer = sampler.replies[prompt.id]
                         question = str(prompt.messages[-1]["content"])
                         file.write(json.dumps(asdict(Reply(question, answer.reply, answer.finished))) + "\n")
                 print(f"{sum(map(len, read(path).values()))} of {count * each} replies", flush=True)
@@ -64,7 +64,7 @@ async def fill(path: Path, count: int, each: int) -> None:
             await host.close()
 
 
-def _missing(found: dict[str, list[Reply]], count: int, each: int) -> Iterator[list[Prompt]]:
+def _missing(found: dict[str, list[Reply]], count: int, each: int) -> Iterator[list[GatePrompt]]:
     """Yield a few prompts at a time; half of the programs ask for one sentence."""
     questions = random.Random(SEED).sample(PROMPTS, count)
     wanted = [
@@ -76,10 +76,10 @@ def _missing(found: dict[str, list[Reply]], count: int, each: int) -> Iterator[l
         yield wanted[first : first + AT_A_TIME]
 
 
-def _prompt(question: str, number: int) -> Prompt:
+def _prompt(question: str, number: int) -> GatePrompt:
     system = [{"role": "system", "content": BRIEFLY}] if number % 2 else []
     name = f"{question} {number}"
-    return Prompt(name, (*system, {"role": "user", "content": question}), PARAMS, name)
+    return GatePrompt(name, (*system, {"role": "user", "content": question}), PARAMS, name)
 
 
 def main() -> None:

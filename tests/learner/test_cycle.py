@@ -17,7 +17,7 @@ from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.gate.questions import QUESTIONS
 from burnish.learner.pairs import read_pair
-from burnish.learner.plan import Wanted
+from burnish.learner.plan import RunOptions
 from burnish.learner.sampling import is_ours
 from burnish.learner.trainer import latest_step
 from burnish.proxy.records import Run
@@ -147,7 +147,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
         while "all 8 ready ratings are bad" not in world.learner.status()["reason"]:
             await asyncio.sleep(0.05)
     assert await world.log.runs() == []
-    run_id = await world.learner.train_now(Wanted(force=True))
+    run_id = await world.learner.train_now(RunOptions(force=True))
     run = await world.ended(run_id, 500)
     assert run.status in ("candidate", "rejected"), run.reason
     assert world.registry.live() == 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest, learnt_by
-from burnish.learner.export import Chosen, Policies, chosen, hold_out, left_out, sample
+from burnish.learner.export import ChosenRating, Policies, chosen, hold_out, left_out, sample
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.ratings import Effective
@@ -40,7 +40,9 @@ def many(good: int, bad: int) -> list[Rating]:
     return [rated(f"g{i}", 1.0) for i in range(good)] + [rated(f"b{i}", -1.0) for i in range(bad)]
 
 
-def ready(rated: list[Rating], learnt: Collection[str] = (), *, learnable: bool = False) -> list[Chosen]:
+def ready(
+    rated: list[Rating], learnt: Collection[str] = (), *, learnable: bool = False
+) -> list[ChosenRating]:
     return chosen(rated, learnt, POLICIES, learnable=learnable)
 
 
@@ -134,7 +136,7 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     completion = changed(PLAIN, finish_reason="length", params={"tools": tools, "temperature": 1})
     one = RatedCompletion(completion, -0.5, 2.0, ("fb_1",), "too long", None)
-    made = sample(one, Chosen(rated("c", -0.5), behaviour_version=2, held_out=False))
+    made = sample(one, ChosenRating(rated("c", -0.5), behaviour_version=2, held_out=False))
     assert made.messages == PLAIN.messages
     assert (made.reply, made.tools) == (PLAIN.reply, tuple(tools))
     assert (made.reward, made.weight, made.comment) == (-0.5, 2.0, "too long")

@@ -10,10 +10,10 @@ import pytest
 
 from burnish.adapters.errors import CorruptAdapter
 from burnish.gate import told
-from burnish.learner.plan import Wanted
+from burnish.learner.plan import RunOptions
 from burnish.proxy.ids import run_id
 from burnish.proxy.records import Run
-from burnish.training.job import JobDirectory, Rollout
+from burnish.training.job import JobDirectory, PolicyReply
 from burnish.training.presets import hyperparameters
 from tests.learner.conftest import Open, World
 from tests.proxy.log.exchanges import capture, rate, user
@@ -95,7 +95,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), (
         "the preset fills what the user left open"
     )
-    forced = await world.learner.dry_run(Wanted(force=True))
+    forced = await world.learner.dry_run(RunOptions(force=True))
     assert forced["hyperparameters"] == dry["hyperparameters"], "what is not one-sided is not held back"
     assert not (world.data / "jobs").exists()
     assert await world.log.runs() == []
@@ -211,9 +211,9 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Hi?"}]},
     )
-    job.write_rollouts(
+    job.write_replies(
         [
-            Rollout(
+            PolicyReply(
                 policy=policy, version=version, prompt_id="p", messages=messages, reply=text, finished=True
             )
             for policy, version, text in (("candidate", number, "Hi."), ("incumbent", 0, "Hello there."))

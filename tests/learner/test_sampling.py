@@ -21,7 +21,7 @@ from burnish.learner.sampling import (
     MAX_PROMPTS,
     MAX_TOKENS,
     MAX_WITH_TOOLS,
-    Prompt,
+    GatePrompt,
     bounded,
     fact_prompts,
     known,
@@ -29,7 +29,7 @@ from burnish.learner.sampling import (
     sample,
 )
 from burnish.proxy.records import Completion, RatedCompletion
-from burnish.training.job import Evaluation, JobDirectory, Rollout
+from burnish.training.job import Evaluation, JobDirectory, PolicyReply
 from tests.learner.conftest import Open
 from tests.learner.test_export import PLAIN
 from tests.support.patience import within
@@ -70,11 +70,11 @@ def question(number: int, **params: Any) -> Completion:
     return PLAIN._replace(id=f"cmpl_{number:02d}", messages=messages, params=params)
 
 
-def asked(count: int, **params: Any) -> list[Prompt]:
+def asked(count: int, **params: Any) -> list[GatePrompt]:
     return prompts([question(i, **params) for i in range(count)], [], [])[:count]
 
 
-def with_tools(count: int, **params: Any) -> list[Prompt]:
+def with_tools(count: int, **params: Any) -> list[GatePrompt]:
     return asked(count, tools=TOOLS, **params)
 
 
@@ -97,8 +97,8 @@ CALLS = answers({"content": None, "tool_calls": [CALL]})
 
 
 async def sampled(
-    new: Script, old: Script, asking: list[Prompt]
-) -> tuple[dict[str, dict[str, Rollout]], Upstream, Upstream]:
+    new: Script, old: Script, asking: list[GatePrompt]
+) -> tuple[dict[str, dict[str, PolicyReply]], Upstream, Upstream]:
     """Return the rollouts by policy and prompt, and the two engines."""
     async with upstream(new) as candidate, upstream(old) as incumbent:
         rollouts = await sample(asking, Endpoint(candidate.url, "a", 1), Endpoint(incumbent.url, "b", 0))
@@ -107,7 +107,7 @@ async def sampled(
     return found, candidate, incumbent
 
 
-def both(found: dict[str, dict[str, Rollout]]) -> list[Rollout]:
+def both(found: dict[str, dict[str, PolicyReply]]) -> list[PolicyReply]:
     return [*found["candidate"].values(), *found["incumbent"].values()]
 
 
@@ -188,7 +188,7 @@ async def test_a_prompt_that_one_of_them_refuses_is_left_out_for_both() -> None:
     assert [list(side) for side in found.values()] == [["cmpl_09"], ["cmpl_09"]]
 
 
-def question_prompt(number: int, **params: Any) -> Prompt:
+def question_prompt(number: int, **params: Any) -> GatePrompt:
     return prompts([question(number, **params)], [], [])[0]
 
 
@@ -206,7 +206,7 @@ def question_prompt(number: int, **params: Any) -> Prompt:
         (answers({}), with_tools(1)),
     ],
 )
-async def test_an_engine_that_fails_is_an_engine_error(broken: Script, asking: list[Prompt]) -> None:
+async def test_an_engine_that_fails_is_an_engine_error(broken: Script, asking: list[GatePrompt]) -> None:
     with pytest.raises(EngineError, match="b answered"):
         await sampled(CALLS, broken, asking)
 
@@ -279,8 +279,8 @@ async def test_what_the_engine_can_make_no_answer_of_is_a_broken_call(tmp_path: 
     assert "Failed to parse input at pos 12" in (found["candidate"]["cmpl_00"].error or "")
     assert [r.error for r in found["incumbent"].values()] == [None, None]
     job = JobDirectory(tmp_path)
-    job.write_rollouts(both(found))
-    assert job.rollouts() == both(found)
+    job.write_replies(both(found))
+    assert job.replies() == both(found)
     # If neither engine can make anything of it, the prompt says nothing.
     assert both((await sampled(UNPARSED, UNPARSED, with_tools(2)))[0]) == []
 

@@ -14,7 +14,7 @@ from burnish.learner.scheduler import (
     MAX_BACK_OFF_S,
     PRESSURE_PATIENCE_S,
     Decision,
-    State,
+    SchedulerState,
     back_off_s,
     decide,
     in_window,
@@ -23,7 +23,7 @@ from burnish.learner.scheduler import (
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_S = NOON.timestamp()
-ENOUGH = State(new=32, good=12, bad=20)
+ENOUGH = SchedulerState(new=32, good=12, bad=20)
 GB = 10**9
 UNPLUGGED = Machine(on_battery=True)
 BUSY = Machine(load=0.93, free_bytes=8 * GB, total_bytes=16 * GB)
@@ -37,7 +37,7 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
 
 
 def test_the_reason_counts_comments_which_need_no_rating() -> None:
-    commented = State(new=20, good=4, bad=0, comments=16)
+    commented = SchedulerState(new=20, good=4, bad=0, comments=16)
     assert decide(commented, TrainConfig(), NOON) == Decision(
         True, "20 new ratings (4 good and 0 bad ready, 16 with a comment)", due=True
     )
@@ -46,33 +46,36 @@ def test_the_reason_counts_comments_which_need_no_rating() -> None:
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        (State(0, 0, 0), "no rating is ready"),
-        (State(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
-        (State(32, 12, 20, untrainable="it is odd", asked=True), "this model can't learn: it is odd"),
-        (State(0, 0, 0, asked=True, one_sided=True), "no rating is ready"),
-        (State(31, 12, 19), "waiting for 1 more rating"),
+        (SchedulerState(0, 0, 0), "no rating is ready"),
+        (SchedulerState(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
         (
-            State(32, 7, 25),
+            SchedulerState(32, 12, 20, untrainable="it is odd", has_request=True),
+            "this model can't learn: it is odd",
+        ),
+        (SchedulerState(0, 0, 0, has_request=True, one_sided=True), "no rating is ready"),
+        (SchedulerState(31, 12, 19), "waiting for 1 more rating"),
+        (
+            SchedulerState(32, 7, 25),
             "waiting for 1 more good rating; or for 16 more comments on answers that aren't good",
         ),
-        (State(32, 29, 3), "waiting for 1 more bad rating"),
-        (State(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
+        (SchedulerState(32, 29, 3), "waiting for 1 more bad rating"),
+        (SchedulerState(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
         (
-            State(40, 40, 0),
+            SchedulerState(40, 40, 0),
             "both good and bad ratings, and all 40 ready ratings are good: rate some answers bad",
         ),
-        (State(40, 0, 40), "all 40 ready ratings are bad"),
-        (State(40, 0, 40, comments=3), "or comment on 4 answers"),
+        (SchedulerState(40, 0, 40), "all 40 ready ratings are bad"),
+        (SchedulerState(40, 0, 40, comments=3), "or comment on 4 answers"),
         (
-            State(16, 0, 16, comments=15),
+            SchedulerState(16, 0, 16, comments=15),
             "waiting for 16 more ratings, at least 8 good; or for 1 more comment on",
         ),
-        (State(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
-        (State(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
-        (State(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
-        (State(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
-        (State(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
-        (State(10, 0, 40, comments=40), "waiting for 22 more ratings, at least 8 good"),
+        (SchedulerState(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
+        (SchedulerState(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
+        (SchedulerState(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
+        (SchedulerState(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
+        (SchedulerState(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
+        (SchedulerState(10, 0, 40, comments=40), "waiting for 22 more ratings, at least 8 good"),
         (replace(ENOUGH, active="run_7"), "run_7 is under way"),
         (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
         (replace(ENOUGH, failures=3, failed_at=NOW_S - 60), "the last 3 runs failed, next try in 180 s"),
@@ -81,7 +84,7 @@ def test_the_reason_counts_comments_which_need_no_rating() -> None:
         (replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 599), "waiting for a moment without requests"),
     ],
 )
-def test_what_stands_in_the_way(state: State, reason: str) -> None:
+def test_what_stands_in_the_way(state: SchedulerState, reason: str) -> None:
     decision = decide(state, TrainConfig(), NOON)
     assert not decision.start
     assert reason in decision.reason
@@ -90,25 +93,25 @@ def test_what_stands_in_the_way(state: State, reason: str) -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        State(16, 0, 16, comments=16),
-        State(16, 0, 0, comments=16),
-        State(16, 0, 0, pairs=16),
-        State(16, 0, 0, comments=3, pairs=16),
-        State(16, 0, 0, comments=16, pairs=1),
+        SchedulerState(16, 0, 16, comments=16),
+        SchedulerState(16, 0, 0, comments=16),
+        SchedulerState(16, 0, 0, pairs=16),
+        SchedulerState(16, 0, 0, comments=3, pairs=16),
+        SchedulerState(16, 0, 0, comments=16, pairs=1),
         replace(ENOUGH, busy_at=NOW_S - 3),
         replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
         replace(ENOUGH, failures=1, failed_at=NOW_S - 60),
         replace(ENOUGH, failures=3, failed_at=NOW_S - 240),
-        State(32, 8, 4),
-        State(32, 100, 4),
+        SchedulerState(32, 8, 4),
+        SchedulerState(32, 100, 4),
     ],
 )
-def test_what_no_longer_stands_in_the_way(state: State) -> None:
+def test_what_no_longer_stands_in_the_way(state: SchedulerState) -> None:
     assert decide(state, TrainConfig(), NOON).start
 
 
 def test_asking_skips_counts_traffic_window_and_back_off() -> None:
-    some = State(1, 1, 1, asked=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
+    some = SchedulerState(1, 1, 1, has_request=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
     for asked in (some, replace(some, good=0, bad=0, pairs=1)):
         for schedule in ("auto", "manual", "01:00-02:00"):
             assert decide(asked, TrainConfig(schedule=schedule), NOON) == Decision(True, "you asked for it")
@@ -116,14 +119,18 @@ def test_asking_skips_counts_traffic_window_and_back_off() -> None:
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 3), (3, 0)])
 def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, bad: int) -> None:
-    asked = State(3, good, bad, asked=True)
+    asked = SchedulerState(3, good, bad, has_request=True)
     assert not decide(asked, TrainConfig(), NOON).start
     assert decide(replace(asked, one_sided=True), TrainConfig(), NOON).start
 
 
 def test_switched_off_means_never() -> None:
     off = TrainConfig(enabled=False)
-    for state in (ENOUGH, replace(ENOUGH, asked=True), replace(ENOUGH, asked=True, one_sided=True)):
+    for state in (
+        ENOUGH,
+        replace(ENOUGH, has_request=True),
+        replace(ENOUGH, has_request=True, one_sided=True),
+    ):
         decision = decide(state, off, NOON)
         assert not decision.start
         assert "--no-train" in decision.reason
@@ -135,7 +142,7 @@ def test_manual_waits_for_the_user() -> None:
 
 def test_due_is_what_only_waits_for_quiet() -> None:
     assert decide(replace(ENOUGH, busy_at=NOW_S), TrainConfig(), NOON).due
-    assert not decide(State(5, 3, 2), TrainConfig(), NOON).due
+    assert not decide(SchedulerState(5, 3, 2), TrainConfig(), NOON).due
     assert not decide(replace(ENOUGH, failures=1, failed_at=NOW_S), TrainConfig(), NOON).due
 
 
@@ -224,7 +231,7 @@ def test_a_machine_that_is_free_or_may_be_used(machine: Machine, settings: dict[
 
 def test_asking_skips_the_machine_with_a_warning() -> None:
     for machine in (UNPLUGGED, BUSY, FULL):
-        state = replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000, asked=True)
+        state = replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000, has_request=True)
         assert decide(state, TrainConfig(), NOON).start
     assert warnings(UNPLUGGED, None, TrainConfig()) == ["the machine runs on battery"]
     assert warnings(UNPLUGGED, None, TrainConfig(on_battery=True)) == []
@@ -283,7 +290,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_ever() -> None:
 
 
 states = st.builds(
-    State,
+    SchedulerState,
     new=st.integers(0, 100),
     good=st.integers(0, 60),
     bad=st.integers(0, 60),
@@ -292,7 +299,7 @@ states = st.builds(
     failed_at=st.none() | st.floats(NOW_S - 1e5, NOW_S),
     busy_at=st.none() | st.floats(NOW_S - 100, NOW_S),
     due_since=st.none() | st.floats(NOW_S - 1000, NOW_S),
-    asked=st.booleans(),
+    has_request=st.booleans(),
     machine=st.builds(
         Machine,
         on_battery=st.booleans(),
@@ -306,7 +313,7 @@ states = st.builds(
 
 @given(state=states, schedule=st.sampled_from(["auto", "manual", "11:00-13:00", "23:00-01:00"]))
 def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason(
-    state: State, schedule: str
+    state: SchedulerState, schedule: str
 ) -> None:
     decision = decide(state, TrainConfig(schedule=schedule), NOON)
     assert decision.reason
@@ -314,8 +321,8 @@ def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason
         assert state.good
         assert state.bad
         assert state.active is None
-        assert state.asked or (state.new >= 32 and state.good >= 8 and state.bad >= 4)
-        assert state.asked or not state.machine.on_battery
+        assert state.has_request or (state.new >= 32 and state.good >= 8 and state.bad >= 4)
+        assert state.has_request or not state.machine.on_battery
     elif decision.due:
         patient = replace(state, due_since=NOW_S - PRESSURE_PATIENCE_S)
         assert decide(patient, TrainConfig(schedule=schedule), NOON).start

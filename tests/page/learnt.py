@@ -23,7 +23,7 @@ from burnish.learner.curve import curve
 from burnish.proxy import ids
 from burnish.proxy.log import Log
 from burnish.proxy.records import Run
-from burnish.training.job import JobDirectory, Rollout
+from burnish.training.job import JobDirectory, PolicyReply
 from tests.gate.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.proxy.log.exchanges import capture, rate, user
 from tests.support.inprocess import calling
@@ -132,9 +132,9 @@ def _answers(job: JobDirectory, before: int, after: int) -> None:
     job.path.mkdir(parents=True)
     messages = ({"role": "user", "content": QUESTION},)
     sides: tuple[tuple[Any, int], ...] = (("candidate", after), ("incumbent", before))
-    job.write_rollouts(
+    job.write_replies(
         [
-            Rollout(
+            PolicyReply(
                 policy=policy,
                 version=version,
                 prompt_id="p",

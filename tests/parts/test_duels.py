@@ -16,8 +16,8 @@ from starlette.responses import Response
 from burnish.adapters import examples
 from burnish.adapters.registry import Registry
 from burnish.learner.pairs import kept_pairs
-from burnish.learner.sampling import Prompt, ordinary
-from burnish.training.job import Rollout
+from burnish.learner.sampling import GatePrompt, ordinary
+from burnish.training.job import PolicyReply
 from tests.learner.test_foreign_engine import Engine
 from tests.learner.test_plan import Rated, rated
 from tests.support.inprocess import calling, logged
@@ -32,10 +32,10 @@ PARAMS = {"temperature": 0.7, "max_tokens": 64}
 def sampled(origin: str, question: str = QUESTION, new: str = SHORT, old: str = LONG) -> list[dict[str, Any]]:
     """What a run keeps of one prompt that version 1 and the base model answered."""
     messages = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": question})
-    prompt = Prompt(origin, messages, PARAMS, origin)
+    prompt = GatePrompt(origin, messages, PARAMS, origin)
     replies = {"candidate": new, "incumbent": old}
     rollouts = [
-        Rollout(policy=policy, prompt_id=origin, messages=messages, reply=text, finished=True)  # type: ignore[arg-type]
+        PolicyReply(policy=policy, prompt_id=origin, messages=messages, reply=text, finished=True)  # type: ignore[arg-type]
         for policy, text in replies.items()
     ]
     return kept_pairs([prompt], rollouts, incumbent=0, candidate=1)
@@ -180,7 +180,7 @@ async def test_replies_that_nobody_can_compare_are_not_kept(new: str, old: str) 
 
 
 async def test_an_ordinary_question_with_a_users_system_prompt_is_that_users() -> None:
-    manners = Prompt("cmpl_1", ({"role": "system", "content": "Be Ann's."},), {}, "cmpl_1")
+    manners = GatePrompt("cmpl_1", ({"role": "system", "content": "Be Ann's."},), {}, "cmpl_1")
     assert {each.origin for each in ordinary([manners])} == {"cmpl_1"}
     assert {each.origin for each in ordinary([])} == {each.id for each in ordinary([])}
 

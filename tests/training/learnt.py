@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from burnish.training.job import Hyperparameters, JobDirectory, Rollout
+from burnish.training.job import Hyperparameters, JobDirectory, PolicyReply
 from tests.support.jobs import LONG, SHORT, TOPICS, Base, sample, write_job
 
 COMMAND = [sys.executable, "-m", "burnish.training"]
@@ -31,7 +31,7 @@ def learn(folder: Path, small: Base) -> None:
     samples[1] = samples[1].model_copy(update={"comment": COMMENT})  # the objective learns from ratings alone
     job = write_job(folder, small, samples, hyperparameters=Hyperparameters())
     command("train", job)
-    job.write_rollouts([*rollouts(), *calls()])
+    job.write_replies([*rollouts(), *calls()])
     command("evaluate", job)
 
 
@@ -39,29 +39,29 @@ def command(step: str, job: JobDirectory) -> None:
     subprocess.run([*COMMAND, step, str(job.path)], check=True, stdin=subprocess.DEVNULL)
 
 
-def rollouts() -> list[Rollout]:
+def rollouts() -> list[PolicyReply]:
     """Replies of the candidate, which are apt and short, and of the incumbent."""
     return [
-        Rollout(policy=policy, prompt_id=question, messages=({"role": "user", "content": question},),
-                reply=reply, finished=True)
+        PolicyReply(policy=policy, prompt_id=question, messages=({"role": "user", "content": question},),
+                    reply=reply, finished=True)
         for question, replies in REPLIES.items()
         for policy, reply in zip(("candidate", "incumbent"), replies, strict=True)
     ] + [
-        Rollout(policy=policy, prompt_id=topic, messages=({"role": "user", "content": f"What is {topic.lower()}?"},),
-                reply=form.format(topic), finished=True)
+        PolicyReply(policy=policy, prompt_id=topic, reply=form.format(topic), finished=True,
+                    messages=({"role": "user", "content": f"What is {topic.lower()}?"},))
         for topic in TOPICS[8:14]
         for policy, form in (("candidate", SHORT), ("incumbent", LONG))
     ]  # fmt: skip
 
 
-def calls() -> list[Rollout]:
+def calls() -> list[PolicyReply]:
     """Replies that call a tool, which the small model's chat template does not write."""
     return [_called(policy, finished=policy == "incumbent") for policy in ("candidate", "incumbent")]
 
 
-def _called(policy: Literal["candidate", "incumbent"], *, finished: bool) -> Rollout:
+def _called(policy: Literal["candidate", "incumbent"], *, finished: bool) -> PolicyReply:
     call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
-    return Rollout(
+    return PolicyReply(
         policy=policy, prompt_id="tool", messages=({"role": "user", "content": "Is it warm in Paris?"},),
         tools=TOOLS, reply="", tool_calls=(call,), finished=finished,
     )  # fmt: skip

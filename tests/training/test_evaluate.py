@@ -25,17 +25,17 @@ def test_tool_calls_are_no_texts_to_be_scored(tiny: Base, tmp_path: Path) -> Non
     said = sample(1, good=False).model_copy(update={"comment": COMMENT})
     job = write_job(tmp_path / "job", tiny, [sample(0, good=True), said])
     train(job)
-    job.write_rollouts([*rollouts(), *calls()])
+    job.write_replies([*rollouts(), *calls()])
     both = evaluate(job)
     assert "tool" not in {each.prompt_id for each in (*both.words, *both.related)}
     assert both.kl_per_token is not None
     assert both.words
     assert both.related
-    job.write_rollouts(calls())
+    job.write_replies(calls())
     alone = evaluate(job)
     assert (alone.kl_per_token, alone.words, alone.related) == (None, (), ())
     written = '{"name": "weather", "arguments": {"city": "Paris"}}'
-    job.write_rollouts([each.model_copy(update={"tool_calls": (), "reply": written}) for each in calls()])
+    job.write_replies([each.model_copy(update={"tool_calls": (), "reply": written}) for each in calls()])
     assert evaluate(job).words == (), (
         "a comment is about texts, and this is a call that the engine didn't parse"
     )

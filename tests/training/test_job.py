@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from burnish.config.hyperparameters import CONSTANTS
 from burnish.system import durable
 from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
+from burnish.training.job import JobDirectory, JobSpec, PolicyReply, Sample
 from tests.support.jobs import NO_BASE, brief_samples, write_job
 
 
@@ -22,9 +22,11 @@ def job(tmp_path: Path) -> JobDirectory:
 def test_what_is_written_is_what_is_read(job: JobDirectory):
     assert job.samples() == brief_samples(3, 1)
     assert job.spec().base_model == "smollm2"
-    rollout = Rollout(policy="candidate", prompt_id="1", messages=(), reply="a\u2028b\x85c\n", finished=True)
-    job.write_rollouts([rollout, rollout])
-    assert job.rollouts() == [rollout, rollout]
+    rollout = PolicyReply(
+        policy="candidate", prompt_id="1", messages=(), reply="a\u2028b\x85c\n", finished=True
+    )
+    job.write_replies([rollout, rollout])
+    assert job.replies() == [rollout, rollout]
 
 
 @pytest.mark.parametrize(("kept", "read"), [("null", ()), ('{"content": "no"}', ({"content": "no"},))])
@@ -51,11 +53,11 @@ def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str):
         return
     job = JobDirectory(tmp_path_factory.getbasetemp() / "any")
     job.path.mkdir(exist_ok=True)
-    rollout = Rollout(
+    rollout = PolicyReply(
         policy="incumbent", prompt_id="1", messages=({"content": text},), reply=text, finished=False
     )
-    job.write_rollouts([rollout])
-    assert job.rollouts() == [rollout]
+    job.write_replies([rollout])
+    assert job.replies() == [rollout]
 
 
 def test_files_are_private(job: JobDirectory):
@@ -74,7 +76,7 @@ def test_a_damaged_job_and_a_torn_line_of_samples_say_which_file(job: JobDirecto
         job.samples()
 
 
-@pytest.mark.parametrize("name", ["spec", "samples", "rollouts", "result", "evaluation"])
+@pytest.mark.parametrize("name", ["spec", "samples", "replies", "result", "evaluation"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str):
     with pytest.raises(JobError, match="cannot read"):
         getattr(JobDirectory(tmp_path), name)()

@@ -15,7 +15,7 @@ import pytest
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.errors import Diverged, JobError, NotTrainable
 from burnish.training.evaluate import evaluate
-from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, Rollout, TrainResult
+from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, PolicyReply, TrainResult
 from burnish.training.loop import train
 from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, context, sample, write_job
 from tests.training.learnt import COMMAND
@@ -31,9 +31,9 @@ def make(tmp_path: Path, tiny: Base):
     return make
 
 
-def rollouts() -> list[Rollout]:
+def rollouts() -> list[PolicyReply]:
     return [
-        Rollout(
+        PolicyReply(
             policy=policy, prompt_id=topic, messages=context(topic), reply=form.format(topic), finished=True
         )
         for policy, form in (("candidate", SHORT), ("incumbent", LONG))
@@ -127,7 +127,7 @@ def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_v
     settings = Hyperparameters(learning_rate=3e-3, batch_size=4)
     first = make([*brief_samples(4, 0), held], "first", hyperparameters=settings)
     train(first)
-    first.write_rollouts([])
+    first.write_replies([])
     samples = [
         sample(n, good=n % 2 == 0, version=version) for n, version in enumerate((0, 0, 1, 1, None, None))
     ]
@@ -142,7 +142,7 @@ def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_v
     # The policy starts as version 1: in band are its replies and the foreign ones, not those of the bare model.
     assert result.metrics["in_band_share"] <= 4 / 6
     assert result.metrics["kl_per_token"] > 0.001
-    second.write_rollouts(rollouts())
+    second.write_replies(rollouts())
     [before], [after] = (evaluate(job).held_out for job in (first, second))
     assert before.candidate_logp == after.incumbent_logp != before.incumbent_logp
     check_adapter(second.adapter)

@@ -73,7 +73,7 @@ def test_one_sided_ratings_end_with_2_before_anything_is_loaded(tmp_path: Path, 
 
 
 def test_evaluating_before_training_says_what_to_do(job: JobDirectory):
-    job.write_rollouts([])
+    job.write_replies([])
     assert run("evaluate", job.path).returncode == 2
     assert "train" in reason(job)["message"]
 

@@ -19,12 +19,12 @@ EMPTY = "no step of it can be learnt from"
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class UsableRollouts:
     """What a run learns from."""
 
     episodes: tuple[Episode, ...]
     left_out: Mapping[str, int]
-    """How many steps, and whole attempts, can't be learnt from, by reason."""
+    """How many steps, and whole rollouts, can't be learnt from, by reason."""
     parent: int
     """The version that most of them were played with, from which training goes on."""
 
@@ -39,25 +39,25 @@ class Logged(NamedTuple):
     """As the engine saw them; of some steps there may be none."""
 
 
-def played(logged: Logged, policies: Policies) -> Played:
+def usable_rollouts(logged: Logged, policies: Policies) -> UsableRollouts:
     left_out: Counter[str] = Counter()
     episodes = []
     for rollout in logged.rollouts:
-        found = _steps(rollout, logged, policies, left_out)
-        if found:
-            whole = sum(each.value for each in rollout.rewards if each.completion_id is None)
+        steps = _steps(rollout, logged, policies, left_out)
+        if steps:
+            whole = sum(reward.value for reward in rollout.rewards if reward.completion_id is None)
             group = "" if rollout.group is None else f"group {rollout.group}"
-            episodes.append(Episode(rollout=rollout.id, group=group, reward=whole, steps=tuple(found)))
+            episodes.append(Episode(rollout=rollout.id, group=group, reward=whole, steps=tuple(steps)))
         else:
             left_out[EMPTY] += 1
     versions = Counter(
         step.behaviour_version
-        for each in episodes
-        for step in each.steps
+        for episode in episodes
+        for step in episode.steps
         if step.behaviour_version is not None
     )
     parent = versions.most_common(1)[0][0] if versions else BASE_VERSION
-    return Played(tuple(episodes), dict(left_out), parent)
+    return UsableRollouts(tuple(episodes), dict(left_out), parent)
 
 
 def no_rollout(task: str | None) -> str:
@@ -69,8 +69,8 @@ def no_rollout(task: str | None) -> str:
 
 
 def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Counter[str]) -> list[EpisodeStep]:
-    rewards = {each.completion_id: each.value for each in rollout.rewards}  # one of each step
-    found, carried = [], 0.0
+    rewards = {reward.completion_id: reward.value for reward in rollout.rewards}  # one of each step
+    steps, carried = [], 0.0
     for step in rollout.steps:
         completion = logged.steps.get(step.completion_id)
         carried += rewards.get(step.completion_id, 0.0)
@@ -79,7 +79,7 @@ def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Count
             left_out[why] += 1
             continue
         captured = logged.tokens.get(completion.id)
-        found.append(
+        steps.append(
             EpisodeStep(
                 completion_id=completion.id,
                 messages=completion.messages,
@@ -95,9 +95,9 @@ def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Count
             )
         )
         carried = 0.0
-    if found and carried:  # of a last step that can't be learnt from
-        found[-1] = found[-1].model_copy(update={"reward": found[-1].reward + carried})
-    return found
+    if steps and carried:  # of a last step that can't be learnt from
+        steps[-1] = steps[-1].model_copy(update={"reward": steps[-1].reward + carried})
+    return steps
 
 
 def attempts(held_out: Sequence[Rollout], candidate: int, incumbent: int) -> tuple[Attempted, ...]:
@@ -106,9 +106,15 @@ def attempts(held_out: Sequence[Rollout], candidate: int, incumbent: int) -> tup
     Without group and seed nobody knows which attempts belong together.
     """
     got: dict[tuple[str | None, int | None], dict[int, list[float]]] = {}
-    for each in held_out:
-        if (each.group, each.seed) != (None, None) and each.version is not None and each.reward is not None:
-            got.setdefault((each.group, each.seed), {}).setdefault(each.version, []).append(each.reward)
+    for rollout in held_out:
+        if (
+            (rollout.group, rollout.seed) != (None, None)
+            and rollout.version is not None
+            and rollout.reward is not None
+        ):
+            got.setdefault((rollout.group, rollout.seed), {}).setdefault(rollout.version, []).append(
+                rollout.reward
+            )
     return tuple(
         Attempted(fmean(by_version[candidate]), fmean(by_version[incumbent]))
         for by_version in got.values()
