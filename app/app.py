@@ -21,8 +21,8 @@ from burnish.parts.datasets.part import Datasets
 from burnish.parts.duels.part import BlindDuels
 from burnish.parts.foreign import foreign_parts
 from burnish.parts.hooks import Hooks, Part
-from burnish.parts.judging.part import Judge
-from burnish.parts.page.part import Page
+from burnish.parts.judging.part import AiFeedback
+from burnish.parts.page.part import BrowserPage
 from burnish.parts.rewards.part import RewardModels
 from burnish.parts.rollouts.part import AgentRollouts
 from burnish.parts.signals.part import ToolSignals
@@ -120,9 +120,9 @@ def _parts(
 
     return [
         RewardModels(log, config, on_rewarded),
-        Page(flights),
+        BrowserPage(flights),
         BlindDuels(),
-        Judge(),
+        AiFeedback(),
         ToolSignals(log, config),
         rollouts,
         Datasets(),

@@ -9,40 +9,40 @@ from burnish.gate import Evidence, FactCheck, SampledReply
 from burnish.gate.evidence import Attempted
 from burnish.gate.preference import MOST_RATED, RatedReply, last_question, text_of
 from burnish.proxy.records import RatedCompletion
-from burnish.training.job import Evaluation, Rollout
+from burnish.training.job import Evaluation, PolicyReply
 
 
 def evidence(
     evaluation: Evaluation,
-    rollouts: Sequence[Rollout],
-    known: Sequence[FactCheck],
-    rated: Sequence[RatedReply],
+    replies: Sequence[PolicyReply],
+    facts: Sequence[FactCheck],
+    ratings: Sequence[RatedReply],
     attempts: tuple[Attempted, ...] | None,
 ) -> Evidence:
     """``attempts``: None if the version didn't learn from an agent's rewards."""
-    related = {(each.policy, each.prompt_id): each.pmi for each in evaluation.related}
+    related = {(score.policy, score.prompt_id): score.pmi for score in evaluation.related}
     sampled = {
         policy: tuple(
             SampledReply(
-                each.prompt_id,
-                last_question(each.messages),
-                each.reply,
-                each.finished,
-                related.get((each.policy, each.prompt_id)),
-                each.tools,
-                each.tool_calls,
-                each.error,
+                reply.prompt_id,
+                last_question(reply.messages),
+                reply.reply,
+                reply.finished,
+                related.get((reply.policy, reply.prompt_id)),
+                reply.tools,
+                reply.tool_calls,
+                reply.error,
             )
-            for each in rollouts
-            if each.policy == policy
+            for reply in replies
+            if reply.policy == policy
         )
         for policy in ("candidate", "incumbent")
     }
     return Evidence(
         held_out=evaluation.held_out,
-        ratings=tuple(rated),
+        ratings=tuple(ratings),
         comments=evaluation.words,
-        facts=tuple(known),
+        facts=tuple(facts),
         candidate=sampled["candidate"],
         incumbent=sampled["incumbent"],
         kl_per_token=evaluation.kl_per_token,
@@ -53,18 +53,18 @@ def evidence(
     )
 
 
-def rated_replies(rated: Iterable[RatedCompletion], count: int = MOST_RATED) -> list[RatedReply]:
+def rated_replies(answers: Iterable[RatedCompletion], count: int = MOST_RATED) -> list[RatedReply]:
     """Return the first rated text replies. Tool calls are left out: the preference model judges words and form."""
     replies = (
         RatedReply(
-            conversation_id=each.completion.conversation_id,
-            prompt=last_question(each.completion.messages),
+            conversation_id=answer.completion.conversation_id,
+            prompt=last_question(answer.completion.messages),
             text=text_of(reply.get("content")),
-            finished=each.completion.ended.finish_reason != "length",
-            reward=each.reward,
-            weight=each.weight,
+            finished=answer.completion.ended.finish_reason != "length",
+            reward=answer.reward,
+            weight=answer.weight,
         )
-        for each in rated
-        if not (reply := each.completion.reply or {}).get("tool_calls")
+        for answer in answers
+        if not (reply := answer.completion.reply or {}).get("tool_calls")
     )
     return [*islice(replies, count)]

@@ -17,7 +17,7 @@ from burnish.training.presets import teaches
 
 # A quarter is held out for the gate …
 HELD_OUT_SHARE = 0.25
-# … but the gate decides nothing with fewer conversations per class (gate.GateLimits.min_held_out),
+# … but the gate decides nothing with fewer conversations per class (gate.Limits.min_held_out),
 MIN_HELD_OUT = 3
 # and at least half of a class must be left for training.
 MAX_HELD_OUT_SHARE = 0.5
@@ -37,28 +37,30 @@ class Policies:
     def of(self, rating: Rating) -> int | None:
         return self.behind(rating.served, instructed=rating.instructed)
 
-    def behind(self, served: Answerer, *, instructed: bool) -> int | None:
+    def behind(self, origin: Answerer, *, instructed: bool) -> int | None:
         """Return the version that gave an answer (0: the base model), or None for any other model."""
-        version = served.adapter_version
+        version = origin.adapter_version
         if instructed:
             return None  # training sees another prompt
-        if served.imported_from is not None:
+        if origin.imported_from is not None:
             return None  # the numbers of another registry
-        known = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
-        if served.base_digest not in known:
+        digests = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
+        if origin.base_digest not in digests:
             return None
         return version if version == BASE_VERSION or version in self.versions else None
 
 
-def left_out(ratings: Sequence[Rating], learnt: Collection[str]) -> dict[str, int]:
+def left_out(ratings: Sequence[Rating], learnt_ids: Collection[str]) -> dict[str, int]:
     """Count the rated answers that can't be learnt from and never were, by reason."""
     return dict(
-        Counter(FAULTS[each.fault] for each in ratings if each.fault and each.rating_id not in learnt)
+        Counter(
+            FAULTS[rating.fault] for rating in ratings if rating.fault and rating.rating_id not in learnt_ids
+        )
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenRating:
     """A rating that a run uses. Its texts are read when the job is written."""
 
     rating: Rating
@@ -85,35 +87,40 @@ class Chosen:
 
 
 def chosen(
-    ratings: Sequence[Rating], learnt: Collection[str], policies: Policies, *, learnable: bool
-) -> list[Chosen]:
+    ratings: Sequence[Rating], learnt_ids: Collection[str], policies: Policies, *, learnable: bool
+) -> list[ChosenRating]:
     """Choose the ready ones of all effective ratings, some of them held out; ``learnable``: as of ``hold_out``.
 
-    ``learnt``: the feedback IDs that the live version has learnt. Their conversations are no longer held out.
+    ``learnt_ids``: the feedback IDs that the live version has learnt. Their conversations are no longer held out.
     """
-    ready = [each for each in ratings if not each.fault and each.rating_id not in learnt]
-    seen = {each.conversation_id for each in ratings if each.rating_id in learnt}
-    held_out = hold_out([each for each in ready if each.conversation_id not in seen], learnable=learnable)
-    return [Chosen(each, policies.of(each), held_out=each.conversation_id in held_out) for each in ready]
+    usable = [rating for rating in ratings if not rating.fault and rating.rating_id not in learnt_ids]
+    conversations = {rating.conversation_id for rating in ratings if rating.rating_id in learnt_ids}
+    held_out = hold_out(
+        [rating for rating in usable if rating.conversation_id not in conversations], learnable=learnable
+    )
+    return [
+        ChosenRating(rating, policies.of(rating), held_out=rating.conversation_id in held_out)
+        for rating in usable
+    ]
 
 
 def replayed(
     ratings: Sequence[Rating],
-    learnt: Collection[str],
+    learnt_ids: Collection[str],
     policies: Policies,
     objective: Objective,
     count: int,
-) -> list[Chosen]:
+) -> list[ChosenRating]:
     """Choose up to ``count`` ratings to train on again: the latest learnt ones that the objective can use.
 
     Good and bad ones alternate while there are both.
     """
-    old = (each for each in ratings if each.rating_id in learnt and not each.fault)
-    latest = sorted(old, key=lambda each: each.completion_id, reverse=True)
-    again = (Chosen(each, policies.of(each), held_out=False, replayed=True) for each in latest)
-    useful = [each for each in again if teaches(each, objective)]
-    kinds = [[each for each in useful if (each.reward > 0) is good] for good in (True, False)]
-    return [each for turn in zip_longest(*kinds) for each in turn if each][:count]
+    old = (rating for rating in ratings if rating.rating_id in learnt_ids and not rating.fault)
+    latest = sorted(old, key=lambda rating: rating.completion_id, reverse=True)
+    again = (ChosenRating(rating, policies.of(rating), held_out=False, replayed=True) for rating in latest)
+    useful = [choice for choice in again if teaches(choice, objective)]
+    kinds = [[choice for choice in useful if (choice.reward > 0) is good] for good in (True, False)]
+    return [choice for turn in zip_longest(*kinds) for choice in turn if choice][:count]
 
 
 def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset[str]:
@@ -126,10 +133,10 @@ def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset
     each class is held out, and a class that is too rare is spared while the other one still supplies prompts.
     """
     classes: dict[str, set[str]] = {}
-    for each in ratings:
-        if each.reward:
-            kinds = classes.setdefault(each.conversation_id, set())
-            kinds.add(GOOD if each.reward > 0 else BAD)
+    for rating in ratings:
+        if rating.reward:
+            kinds = classes.setdefault(rating.conversation_id, set())
+            kinds.add(GOOD if rating.reward > 0 else BAD)
     totals = {kind: sum(kind in kinds for kinds in classes.values()) for kind in (GOOD, BAD)}
     share = HELD_OUT_SHARE if learnable else MAX_HELD_OUT_SHARE
     most = {kind: int(total * share) for kind, total in totals.items()}
@@ -137,39 +144,39 @@ def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset
         most = {kind: count if count >= MIN_HELD_OUT else 0 for kind, count in most.items()}
     elif min(most.values()) < MIN_HELD_OUT:
         return frozenset()
-    wanted = {
+    targets = {
         kind: min(most[kind], max(MIN_HELD_OUT, round(total * HELD_OUT_SHARE)))
         for kind, total in totals.items()
     }
-    taken = dict.fromkeys(totals, 0)
-    chosen = set()
+    counts = dict.fromkeys(totals, 0)
+    conversations = set()
     for conversation in sorted(classes, key=lambda name: hashlib.sha256(name.encode()).digest()):
         kinds = classes[conversation]
-        useful = any(taken[kind] < wanted[kind] for kind in kinds)
-        if useful and all(taken[kind] < most[kind] for kind in kinds):
-            chosen.add(conversation)
+        useful = any(counts[kind] < targets[kind] for kind in kinds)
+        if useful and all(counts[kind] < most[kind] for kind in kinds):
+            conversations.add(conversation)
             for kind in kinds:
-                taken[kind] += 1
-    return frozenset(chosen)
+                counts[kind] += 1
+    return frozenset(conversations)
 
 
-def sample(rated: RatedCompletion, chosen: Chosen) -> Sample:
-    completion = rated.completion
+def sample(answer: RatedCompletion, choice: ChosenRating) -> Sample:
+    completion = answer.completion
     assert completion.reply is not None  # otherwise it has a fault
     return Sample(
-        completion_id=rated.answer,
+        completion_id=answer.answer,
         conversation_id=completion.conversation_id,
-        feedback_ids=rated.feedback_ids,
+        feedback_ids=answer.feedback_ids,
         messages=completion.messages,
         tools=tuple(completion.params.get("tools") or ()),
         reply=completion.reply,
         finished=completion.ended.finish_reason != "length",
-        reward=rated.reward,
-        weight=rated.weight,
-        comment=rated.comment,
-        correction=rated.correction,
-        worse=rated.worse,
-        behaviour_version=chosen.behaviour_version,
-        held_out=chosen.held_out,
-        replayed=chosen.replayed,
+        reward=answer.reward,
+        weight=answer.weight,
+        comment=answer.comment,
+        correction=answer.correction,
+        worse=answer.worse,
+        behaviour_version=choice.behaviour_version,
+        held_out=choice.held_out,
+        replayed=choice.replayed,
     )

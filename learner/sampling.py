@@ -19,7 +19,7 @@ from burnish.adapters.hosts.base import Endpoint
 from burnish.gate import FactCheck, questions
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
-from burnish.training.job import Rollout
+from burnish.training.job import PolicyReply
 from burnish.training.phases import Phases
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ _WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class GatePrompt:
     """Messages and parameters of one request to both versions."""
 
     id: str
@@ -80,35 +80,39 @@ def is_ours(prompt_id: str) -> bool:
 
 
 def prompts(
-    held_out: Iterable[Completion], recent: Iterable[Completion], learnt: Collection[str]
-) -> list[Prompt]:
+    held_out: Iterable[Completion], recent: Iterable[Completion], learnt_ids: Collection[str]
+) -> list[GatePrompt]:
     """Return ``MAX_PROMPTS`` distinct prompts that were not learnt from, at most ``MAX_WITH_TOOLS`` of them with tools.
 
     First come those of held-out ratings, then the latest, then ordinary questions with the user's parameters. An
-    ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from. ``learnt``:
-    those of the latest whose context a version may have learnt from; held-out ones are among them.
+    ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from.
+    ``learnt_ids``: those of the latest whose context a version may have learnt from; held-out ones are among them.
     """
     first, latest = (
-        [Prompt(each.id, each.messages, bounded(each.params), each.id) for each in some if each.messages]
+        [
+            GatePrompt(completion.id, completion.messages, bounded(completion.params), completion.id)
+            for completion in some
+            if completion.messages
+        ]
         for some in (held_out, recent)
     )
-    new = [each for each in latest if each.id not in learnt]
-    with_tools = [each for each in latest if each.tools]
-    found: dict[bytes, Prompt] = {}
+    new = [prompt for prompt in latest if prompt.id not in learnt_ids]
+    with_tools = [prompt for prompt in latest if prompt.tools]
+    by_key: dict[bytes, GatePrompt] = {}
     room = {True: MAX_WITH_TOOLS, False: MAX_PROMPTS}
     for prompt in (*first, *new, *with_tools):
         key = _key(prompt.messages)
-        if key not in found and room[bool(prompt.tools)]:
+        if key not in by_key and room[bool(prompt.tools)]:
             room[bool(prompt.tools)] -= 1
-            found[key] = prompt
-    return [*found.values(), *ordinary([*first, *latest])][:MAX_PROMPTS]
+            by_key[key] = prompt
+    return [*by_key.values(), *ordinary([*first, *latest])][:MAX_PROMPTS]
 
 
-def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
+def ordinary(own: Iterable[GatePrompt]) -> list[GatePrompt]:
     """Return ordinary questions, with the system prompts and parameters of prompts in ``own`` without tools."""
     manners = [
         (
-            tuple(takewhile(lambda each: each.get("role") in SYSTEM_ROLES, prompt.messages)),
+            tuple(takewhile(lambda message: message.get("role") in SYSTEM_ROLES, prompt.messages)),
             prompt.params,
             prompt.origin,
         )
@@ -116,7 +120,7 @@ def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
         if not prompt.tools
     ]
     return [
-        Prompt(
+        GatePrompt(
             f"{_ORDINARY}{place}",
             (*instructions, {"role": "user", "content": question}),
             params,
@@ -132,10 +136,10 @@ def _key(messages: Sequence[dict[str, Any]]) -> bytes:
     return orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
 
 
-def fact_prompts() -> list[Prompt]:
+def fact_prompts() -> list[GatePrompt]:
     """Return questions about facts, at temperature 0."""
     return [
-        Prompt(
+        GatePrompt(
             f"{_FACT}{place}",
             ({"role": "user", "content": question},),
             {"temperature": 0, "max_tokens": questions.MAX_TOKENS},
@@ -145,32 +149,32 @@ def fact_prompts() -> list[Prompt]:
     ]
 
 
-def known(rollouts: Sequence[Rollout]) -> tuple[tuple[FactCheck, ...], list[Rollout]]:
+def known(replies: Sequence[PolicyReply]) -> tuple[tuple[FactCheck, ...], list[PolicyReply]]:
     """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
-    replies = {(each.policy, each.prompt_id): each.reply for each in rollouts}
-    found = []
+    texts = {(reply.policy, reply.prompt_id): reply.reply for reply in replies}
+    facts = []
     for place, (question, accepted) in enumerate(questions.FACTS):
-        new, old = (replies.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
+        new, old = (texts.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
         if new is not None and old is not None:
-            found.append(FactCheck(question, questions.right(new, accepted), questions.right(old, accepted)))
-    return tuple(found), [each for each in rollouts if not each.prompt_id.startswith(_FACT)]
+            facts.append(FactCheck(question, questions.right(new, accepted), questions.right(old, accepted)))
+    return tuple(facts), [reply for reply in replies if not reply.prompt_id.startswith(_FACT)]
 
 
 def bounded(params: dict[str, Any]) -> dict[str, Any]:
     """Return the tools of a request, and its sampling parameters within the limits above."""
     passed_on = (*_PASSED_ON, *_WITH_TOOLS) if params.get("tools") else _PASSED_ON
-    kept = {name: params[name] for name in passed_on if params.get(name) is not None}
-    if isinstance(kept.get("temperature"), int | float):
-        kept["temperature"] = min(kept["temperature"], MAX_TEMPERATURE)
-    asked = params.get("max_completion_tokens") or params.get("max_tokens")
-    kept["max_tokens"] = min(asked, MAX_TOKENS) if isinstance(asked, int) and asked > 0 else MAX_TOKENS
-    return kept
+    settings = {name: params[name] for name in passed_on if params.get(name) is not None}
+    if isinstance(settings.get("temperature"), int | float):
+        settings["temperature"] = min(settings["temperature"], MAX_TEMPERATURE)
+    limit = params.get("max_completion_tokens") or params.get("max_tokens")
+    settings["max_tokens"] = min(limit, MAX_TOKENS) if isinstance(limit, int) and limit > 0 else MAX_TOKENS
+    return settings
 
 
-class Answers:
+class AnswerCounter:
     """Counts the prompts that both versions are done with: questions about facts last, in a phase of their own."""
 
-    def __init__(self, prompts: Sequence[Prompt], phases: Phases) -> None:
+    def __init__(self, prompts: Sequence[GatePrompt], phases: Phases) -> None:
         facts = [prompt.id.startswith(_FACT) for prompt in prompts]
         self._totals = {True: sum(facts), False: len(facts) - sum(facts)}
         self._done = {True: 0, False: 0}
@@ -201,54 +205,54 @@ def ignored(_: str) -> None:
 
 
 async def sample(
-    prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint, on_answer: OnAnswer = ignored
-) -> list[Rollout]:
+    prompts: Sequence[GatePrompt], candidate: Endpoint, incumbent: Endpoint, on_answer: OnAnswer = ignored
+) -> list[PolicyReply]:
     """Send all prompts to both versions. Raises EngineError.
 
     A prompt is left out if either version refuses it (4xx), or if both replies can't be parsed by the engine.
     """
-    sides = (
-        Side("candidate", candidate, prompts, on_answer),
-        Side("incumbent", incumbent, prompts, on_answer),
+    samplers = (
+        Sampler("candidate", candidate, prompts, on_answer),
+        Sampler("incumbent", incumbent, prompts, on_answer),
     )
-    await ask(sides)
-    new, old = (side.answered for side in sides)
+    await ask(samplers)
+    new, old = (sampler.replies for sampler in samplers)
     both = {prompt for prompt in new.keys() & old.keys() if not (new[prompt].error and old[prompt].error)}
-    return [side.answered[prompt.id] for side in sides for prompt in prompts if prompt.id in both]
+    return [sampler.replies[prompt.id] for sampler in samplers for prompt in prompts if prompt.id in both]
 
 
-async def ask(sides: Sequence[Side]) -> None:
-    """Send every side its prompts, ``AT_ONCE`` at a time. Raises EngineError."""
+async def ask(samplers: Sequence[Sampler]) -> None:
+    """Send every sampler its prompts, ``AT_ONCE`` at a time. Raises EngineError."""
     async with engine_client() as client:
         try:
             async with asyncio.TaskGroup() as group:
-                for side in [*sides] * AT_ONCE:
-                    group.create_task(side.work(client))
+                for sampler in [*samplers] * AT_ONCE:
+                    group.create_task(sampler.work(client))
         except* EngineError as errors:
             raise errors.exceptions[0] from None
 
 
-class Side:
+class Sampler:
     """One version, its waiting prompts and its replies."""
 
     def __init__(
         self,
         policy: Literal["candidate", "incumbent"],
         endpoint: Endpoint,
-        prompts: Sequence[Prompt],
+        prompts: Sequence[GatePrompt],
         on_answer: OnAnswer = ignored,
     ) -> None:
         self.policy = policy
         self.endpoint = endpoint
-        self.waiting = list(enumerate(prompts, SEED))[::-1]
-        self.answered: dict[str, Rollout] = {}
+        self.queue = list(enumerate(prompts, SEED))[::-1]
+        self.replies: dict[str, PolicyReply] = {}
         self._on_answer = on_answer
 
     async def work(self, client: httpx.AsyncClient) -> None:
-        while self.waiting:
-            seed, prompt = self.waiting.pop()
+        while self.queue:
+            seed, prompt = self.queue.pop()
             if answer := await _ask(client, prompt, seed, self.endpoint):
-                self.answered[prompt.id] = Rollout(
+                self.replies[prompt.id] = PolicyReply(
                     policy=self.policy,
                     version=self.endpoint.version,
                     prompt_id=prompt.id,
@@ -260,9 +264,9 @@ class Side:
 
 
 async def _ask(
-    client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint
+    client: httpx.AsyncClient, prompt: GatePrompt, seed: int, endpoint: Endpoint
 ) -> dict[str, Any] | None:
-    """Return the answer as fields of a Rollout; None if the prompt is refused. Raises EngineError."""
+    """Return the answer as fields of a PolicyReply; None if the prompt is refused. Raises EngineError."""
     body = {
         **prompt.params,
         "model": endpoint.model,

@@ -15,7 +15,7 @@ from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
-from burnish.training.job import Evaluation, JobDirectory, Related, Rollout, Sample
+from burnish.training.job import Evaluation, JobDirectory, PolicyReply, Related, Sample
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
 from burnish.training.phases import Phases
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
@@ -33,7 +33,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
     Raises JobError (the directory is damaged, or training has not finished), MissingDependency.
     """
     started = time.monotonic()
-    spec, samples, rollouts = job.spec(), job.samples(), job.rollouts()
+    spec, samples, rollouts = job.spec(), job.samples(), job.replies()
     if not job.adapter.is_dir():
         raise JobError(f"{job.adapter} is missing: run  python -m burnish.training train {job.path}  first")
     clear_outputs(job, "evaluation.json")
@@ -89,7 +89,11 @@ def _held_out(
 
 
 def _words(
-    bare: _BareScores, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int, phases: Phases
+    bare: _BareScores,
+    samples: Sequence[Sample],
+    rollouts: Sequence[PolicyReply],
+    max_tokens: int,
+    phases: Phases,
 ) -> tuple[CommentFit, ...]:
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
     own = pooled(samples, seed=0)
@@ -117,7 +121,7 @@ def _words(
     )
 
 
-def _related(bare: _BareScores, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
+def _related(bare: _BareScores, rollouts: Sequence[PolicyReply], max_tokens: int) -> tuple[Related, ...]:
     """Score the replies without a word of their question under their own prompt and under a few others.
 
     Not those with tools at hand: in the midst of an agent's work, the last question says little of what is on topic.
@@ -147,7 +151,7 @@ def _related(bare: _BareScores, rollouts: Sequence[Rollout], max_tokens: int) ->
     return tuple(scores)
 
 
-def _kl(bare: _BareScores, rollouts: Sequence[Rollout], candidate: Path, max_tokens: int) -> float | None:
+def _kl(bare: _BareScores, rollouts: Sequence[PolicyReply], candidate: Path, max_tokens: int) -> float | None:
     """Return KL(candidate ‖ bare) per token on the candidate's own replies: mean of log π − log π_ref.
 
     None when no reply can be scored.
@@ -162,7 +166,7 @@ def _kl(bare: _BareScores, rollouts: Sequence[Rollout], candidate: Path, max_tok
 
 
 def _rendered(
-    rollout: Rollout, messages: Sequence[Mapping[str, Any]], renderer: Renderer, max_tokens: int
+    rollout: PolicyReply, messages: Sequence[Mapping[str, Any]], renderer: Renderer, max_tokens: int
 ) -> Rendered:
     if rollout.error or (rollout.tool_calls and not rollout.finished):
         why = "the tool call was cut off, or the engine could not parse it, so its text is unknown"

@@ -14,7 +14,7 @@ from burnish.parts.judging.judging import Judging
 from burnish.parts.judging.routes import judging_routes
 
 
-class Judge(Part):
+class AiFeedback(Part):
     name: ClassVar[str] = "judging"
     foreign: ClassVar[bool] = False
 

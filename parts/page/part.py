@@ -20,7 +20,7 @@ from burnish.proxy.records import Feedback
 from burnish.proxy.relay.flight import Flight
 
 
-class Page(Part):
+class BrowserPage(Part):
     name: ClassVar[str] = "page"
     foreign: ClassVar[bool] = False
     durable: ClassVar[bool] = False

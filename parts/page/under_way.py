@@ -35,7 +35,7 @@ class News(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _AnswerState:
     chunks: int = 0
     """How many were read."""
     arriving: Arriving | None = None
@@ -46,16 +46,16 @@ class UnderWay:
 
     def __init__(self, flights: Callable[[], Iterable[Flight]]) -> None:
         self._flights = flights
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _AnswerState] = {}
 
     def look(self) -> News:
         news = News([], {}, [])
-        current: dict[str, _Seen] = {}
+        current: dict[str, _AnswerState] = {}
         left = LOOK_BYTES
         for flight in self._flights():
             seen = self._seen.get(flight.id)
             if seen is None:
-                seen = _Seen()
+                seen = _AnswerState()
                 news.began.append(_began(flight))
             current[flight.id] = seen
             if left > 0 and len(flight.chunks) > seen.chunks:
@@ -72,7 +72,7 @@ class UnderWay:
         self._seen = {}
 
 
-def _unread(flight: Flight, seen: _Seen, most: int) -> bytes:
+def _unread(flight: Flight, seen: _AnswerState, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while seen.chunks < len(flight.chunks) and size < most:
@@ -82,7 +82,7 @@ def _unread(flight: Flight, seen: _Seen, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _read(flight: Flight, seen: _Seen, data: bytes) -> Increment:
+def _read(flight: Flight, seen: _AnswerState, data: bytes) -> Increment:
     if seen.arriving is None:
         seen.arriving = Arriving(flight.asked.surface, flight.content_type, flight.content_encoding)
     # Of a longer answer, the relay keeps the beginning only.

@@ -70,7 +70,7 @@ class _Shape(NamedTuple):
         return cls(wants_stream(dict(params)), usage)
 
 
-class _Found(NamedTuple):
+class _EngineFinding(NamedTuple):
     kind: Kind | None
     """None: it can't be told."""
     why: str
@@ -86,7 +86,7 @@ class Capturing(Step):
     def __init__(self, outbound: Outbound, apart: WorkerProcess) -> None:
         self._outbound = outbound
         self._apart = apart
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _EngineFinding] = {}
         """By the target's URL."""
 
     def concerns_target(self, flight: Flight, scope: Scope) -> bool:
@@ -111,9 +111,9 @@ class Capturing(Step):
             flight.collected.lacks(why_none(found.kind) if found.kind else found.why)
         return None
 
-    async def _engine(self, target: Target, scope: Scope) -> _Found:
+    async def _engine(self, target: Target, scope: Scope) -> _EngineFinding:
         if target.embedded:
-            return _Found("llamacpp", "", 0.0)
+            return _EngineFinding("llamacpp", "", 0.0)
         found = self._found.get(target.url)
         if found is None or found.until < time.monotonic():
             if len(self._found) >= MOST_REMEMBERED:
@@ -121,14 +121,14 @@ class Capturing(Step):
             found = self._found[target.url] = await self._look(target, scope)
         return found
 
-    async def _look(self, target: Target, scope: Scope) -> _Found:
+    async def _look(self, target: Target, scope: Scope) -> _EngineFinding:
         api = EngineApi(target.url, self._outbound.key_for(scope, target))
         try:
-            return _Found((await detect(api)).kind, "", time.monotonic() + REMEMBERED_S)
+            return _EngineFinding((await detect(api)).kind, "", time.monotonic() + REMEMBERED_S)
         # Whatever answers at that URL: it may list anything.
         except (EngineError, LookupError, TypeError, AttributeError, ValueError) as error:
             why = f"burnish can't tell which engine this is: {error}"
-            return _Found(None, why, time.monotonic() + FAULT_REMEMBERED_S)
+            return _EngineFinding(None, why, time.monotonic() + FAULT_REMEMBERED_S)
         finally:
             await api.close()
 
@@ -267,7 +267,7 @@ class _Events(UpstreamResponse):
         return b"" if self._way.adds(chunk) else b"data: %b\n\n" % _json(chunk)
 
 
-class _Read(NamedTuple):
+class _AnswerRead(NamedTuple):
     """What was read of a whole answer."""
 
     content: bytes
@@ -277,20 +277,20 @@ class _Read(NamedTuple):
     prompt_tokens: int | None
 
 
-def _read(content: bytes, encoding: str, way: Way, shape: _Shape) -> _Read:
+def _read(content: bytes, encoding: str, way: Way, shape: _Shape) -> _AnswerRead:
     """Raises Undecodable."""
     content = decode(content, encoding)
     collected = Collected()
     answer = object_in(content)
     if answer is None:
         collected.lacks("the engine's answer isn't an answer of chat")
-        return _Read(content, JSON_TYPE, collected, None)
+        return _AnswerRead(content, JSON_TYPE, collected, None)
     way.take(answer, collected)
     count = prompt_count(answer)
     if not shape.streamed:
-        return _Read(_json(answer), JSON_TYPE, collected, count)
+        return _AnswerRead(_json(answer), JSON_TYPE, collected, count)
     events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=shape.usage)]
-    return _Read(b"".join([*events, b"data: %b\n\n" % DONE.encode()]), EVENTS, collected, count)
+    return _AnswerRead(b"".join([*events, b"data: %b\n\n" % DONE.encode()]), EVENTS, collected, count)
 
 
 def _json(value: Json) -> bytes:
