@@ -88,7 +88,7 @@ class Bench:
             job.adapter.symlink_to(version.path)
         job.write_replies(rollouts)
         await run_step("evaluate", job)
-        verdict = judge(evidence(job.evaluation(), rollouts, known, [_rated(each) for each in samples]))
+        verdict = judge(evidence(job.evaluation(), rollouts, known, [_rated(each) for each in samples], None))
         checks = {check.name: {"passed": check.passed, "text": check.text} for check in verdict.checks}
         pleased = {
             policy: [PLEASED(each.reply, each.finished) for each in rollouts if each.policy == policy]
