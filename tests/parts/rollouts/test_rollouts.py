@@ -270,7 +270,9 @@ async def test_a_version_that_the_engine_lost_is_loaded_again_for_its_rollout(tm
         async with asyncio.timeout(within(60)):
             while (answer := await ask(http, rollout, max_tokens=2)).status_code != 200:
                 assert answer.status_code in (502, 503), "clients try that again"
-        assert {each["adapter_version"] for each in await logged(http)} == {1}
+        # A request that found no engine was answered by no version.
+        answers = [each for each in await logged(http) if each["status"] == 200]
+        assert [each["adapter_version"] for each in answers] == [1, 1]
 
 
 def engines() -> list[psutil.Process]:
