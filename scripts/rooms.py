@@ -89,9 +89,12 @@ ROOMS: Mapping[str, Room] = {
         (
             "tests/conftest.py",
             "tests/page/*.py",
+            "tests/page/js/*",
             "app/app.py",
-            "parts/page/**/*",
+            "parts/page/*",
+            "parts/page/files/**/*",
             "scripts/browser",
+            "scripts/page",
             "constraints.txt",
         ),
         (

@@ -18,7 +18,13 @@ export function get(path, params = {}) {
   return ask(query ? `${path}?${query}` : path, { method: "GET", headers: signed() });
 }
 
-// `options` are those of fetch; with headers of its own a request goes out without the sign-in.
+/**
+ * With headers of its own a request goes out without the sign-in.
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ * @param {RequestInit} [options] those of fetch
+ */
 export function send(method, path, body, { headers = signed(), ...options } = {}) {
   const content = body === undefined ? {} : { body: JSON.stringify(body) };
   return ask(path, { method, headers: { "content-type": "application/json", ...headers }, ...content, ...options });

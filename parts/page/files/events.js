@@ -8,8 +8,10 @@ const LAST_PAUSE_MS = 8000;
 const KEPT_ANSWERS = 500; // for lists, which take them in with the next frame
 const POLL_MS = 10_000;
 
+/** @type {EventSource | null} */
 let source = null;
-let timer = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
 let pause = FIRST_PAUSE_MS;
 
 export function disconnect() {
@@ -24,27 +26,29 @@ export function connect() {
     poll();
     return;
   }
-  source = new EventSource(withProof("/burnish/events"));
-  source.onopen = () => {
+  const stream = new EventSource(withProof("/burnish/events"));
+  source = stream;
+  stream.onopen = () => {
     pause = FIRST_PAUSE_MS;
     update({ connection: "open" });
   };
-  source.onerror = () => {
+  stream.onerror = () => {
     if (state.connection !== "lost") update({ connection: "lost" });
     // The browser tries again by itself, with Last-Event-ID, unless an answer like 401 or 503 ended it.
-    if (source?.readyState === EventSource.CLOSED) {
+    if (stream === source && stream.readyState === EventSource.CLOSED) {
       timer = setTimeout(reconnect, pause);
       pause = Math.min(pause * 2, LAST_PAUSE_MS);
     }
   };
   for (const [name, take] of Object.entries(TAKES)) {
-    source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+    stream.addEventListener(name, (event) => take(JSON.parse(event.data)));
   }
 }
 
 // Who may not read gets no events, only counts.
 async function poll() {
-  const turn = (timer = setTimeout(poll, POLL_MS));
+  const turn = setTimeout(poll, POLL_MS);
+  timer = turn;
   const reached = await loadStatus();
   if (turn === timer) update({ connection: reached ? "open" : "lost" });
 }
@@ -66,6 +70,7 @@ export async function loadStatus() {
 
 const changed = () => update((now) => ({ answersChanged: now.answersChanged + 1 }));
 
+/** @type {Record<string, (content: any) => void>} */
 const TAKES = {
   hello({ now, resumed }) {
     update({ clockAhead: now * 1000 - Date.now() });
@@ -91,7 +96,7 @@ const TAKES = {
     state.underway.delete(row.id);
     state.answers.delete(row.id); // the latest one is the last
     state.answers.set(row.id, row);
-    if (state.answers.size > KEPT_ANSWERS) state.answers.delete(state.answers.keys().next().value);
+    if (state.answers.size > KEPT_ANSWERS) state.answers.delete(state.answers.keys().next().value ?? "");
     changed();
   },
   erased({ ids, user }) {

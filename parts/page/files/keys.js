@@ -1,6 +1,7 @@
 // Keys of the views. The help sheet is made from what is bound, so it never names a key that does nothing.
 import { useLayoutEffect, useRef } from "./lib.js";
 
+/** @type {{name: string, bindings: any[], modal: boolean}[]} */
 const groups = []; // the last one is asked first, after modal ones
 
 // `bindings`: [{key, does, run, inFields?, repeats?, hidden?}]. `key` is as in KeyboardEvent.key, capitals mean Shift;
@@ -20,14 +21,19 @@ export function useKeys(group, bindings, { modal = false } = {}) {
 
 // Returns [{name, bindings}] for the help sheet.
 export function bound() {
-  return groups
-    .map(({ name, bindings }) => ({ name, bindings: bindings.filter((each) => each && !each.hidden) }))
-    .filter(({ bindings }) => bindings.length);
+  return groups.map(({ name, bindings }) => ({ name, bindings: bindings.filter((each) => each && !each.hidden) })).filter(({ bindings }) => bindings.length);
 }
 
 const NAMES = {
-  ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓",
-  Escape: "Esc", Enter: "↵", " ": "Space", Backspace: "⌫", Delete: "Del",
+  ArrowLeft: "←",
+  ArrowRight: "→",
+  ArrowUp: "↑",
+  ArrowDown: "↓",
+  Escape: "Esc",
+  Enter: "↵",
+  " ": "Space",
+  Backspace: "⌫",
+  Delete: "Del",
 };
 
 export function keyName(key) {
@@ -56,9 +62,9 @@ function onKey(event) {
   if (ACTIVATES.has(key) && target?.closest(PRESSABLE)) return;
   const field = isField(target);
   // A view may be loaded while a dialog is open; the dialog's keys still come first.
-  const asked = [...groups].reverse().sort((one, other) => other.modal - one.modal);
+  const asked = [...groups].reverse().sort((one, other) => Number(other.modal) - Number(one.modal));
   for (const { bindings, modal } of asked) {
-    const found = bindings.find((each) => each && [].concat(each.key).includes(key));
+    const found = bindings.find((each) => each && [each.key].flat().includes(key));
     if (found && (!field || found.inFields || key === "Escape") && (!event.repeat || found.repeats)) {
       event.preventDefault();
       found.run(event);
@@ -66,7 +72,11 @@ function onKey(event) {
     }
     if (found || modal) break;
   }
-  if (field && key === "Escape") target.blur();
+  if (field && key === "Escape") leaveField();
 }
 
 addEventListener("keydown", onKey);
+
+export function leaveField() {
+  if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+}

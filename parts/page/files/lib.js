@@ -1,8 +1,8 @@
 // What the views take from Preact. Only this file knows the vendored one.
 export {
+  createContext,
   html,
   render,
-  createContext,
   useCallback,
   useContext,
   useEffect,

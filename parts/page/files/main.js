@@ -1,19 +1,20 @@
 // Starts the page: the views, the frame around them, and what is shown while burnish can't be reached.
+
+import { useKeys } from "./keys.js";
 import { html, render, useEffect, useErrorBoundary, useState } from "./lib.js";
 import { begin } from "./login.js";
-import { useKeys } from "./keys.js";
-import { address, go, useRoute } from "./router.js";
-import { useStore } from "./store.js";
-import { LOGIN, VIEWS, useView } from "./views.js";
-import { Button, Kbd } from "./parts/button.js";
 import { VersionBadge } from "./parts/badge.js";
+import { Button, Kbd } from "./parts/button.js";
 import { Help } from "./parts/help.js";
 import { Icon } from "./parts/icon.js";
-import { Note } from "./parts/note.js";
 import { LearningState } from "./parts/learning_state.js";
 import { Locked, useMay } from "./parts/may.js";
+import { Note } from "./parts/note.js";
 import { Toasts } from "./parts/toast.js";
 import { Who } from "./parts/who.js";
+import { address, go, useRoute } from "./router.js";
+import { useStore } from "./store.js";
+import { LOGIN, useView, VIEWS } from "./views.js";
 
 const ICON = new URL("icon.svg", import.meta.url).pathname;
 
@@ -42,7 +43,7 @@ function App() {
 
 function skip(event) {
   event.preventDefault(); // the address belongs to the router
-  document.getElementById("main").focus();
+  document.getElementById("main")?.focus();
 }
 
 // A fault in one view leaves the others usable.
@@ -76,13 +77,16 @@ function Sidebar({ shown, onHelp }) {
   const live = useStore(({ status }) => status?.live.version);
   return html`<header class="side">
     <a class="brand" href=${address("live")}><img src=${ICON} alt="" width="22" height="22" />burnish</a>
-    ${!locked && html`<nav aria-label="Views">
+    ${
+      !locked &&
+      html`<nav aria-label="Views">
       ${VIEWS.map(
         ({ path, title, key }) => html`<a key=${path} href=${address(path)} aria-current=${path === shown.path ? "page" : undefined}>
           <${Icon} name=${path} /><span>${title}</span><${Kbd} of=${key} />
         </a>`,
       )}
-    </nav>`}
+    </nav>`
+    }
     <div class="state">
       ${!locked && html`<${LearningState} />`}
       ${live != null && html`<p class="serving">Answers from <${VersionBadge} version=${live} live=${live} /></p>`}
@@ -102,7 +106,7 @@ function Connection() {
   return html`<p class=${`connection ${connection}`}><i class="dot" />${word}</p>`;
 }
 
-const root = document.getElementById("app");
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 root.replaceChildren();
 render(html`<${App} />`, root);
 begin();

@@ -22,7 +22,10 @@ export function keep(given) {
   }
 }
 
-// Headers for every request to burnish.
+/**
+ * Headers for every request to burnish.
+ * @returns {Record<string, string>}
+ */
 export function signed() {
   const given = proof();
   return given ? { "x-burnish-page": given } : {};

@@ -1,26 +1,32 @@
 // One store for the whole page. Changes within one frame reach the views together, however many there are.
 import { useEffect, useReducer, useRef } from "./lib.js";
 
+/** @type {import("./types.d.ts").State} */
 export const state = {
-  connection: "connecting", // "open", or "lost" while the page tries again
-  locked: false, // burnish wants a key, so the login is shown
-  signedOut: false, // there was a sign-in, and it has ended
-  whoami: null, // as GET /burnish/whoami
-  status: null, // as GET /burnish/status
-  clockAhead: 0, // ms by which burnish's clock is ahead of the browser's
-  answers: new Map(), // id → row as in GET /burnish/completions; rows are replaced, never changed
-  underway: new Map(), // id → {...began, text, tools}: answers that are still being written
-  answersChanged: 0, // counts changes of the two maps above
-  listsStale: 0, // counts moments after which lists must be loaded again
-  runs: new Map(), // id → as GET /burnish/runs/{id}
-  versionsChanged: 0, // counts changes of the list of versions
+  connection: "connecting",
+  locked: false,
+  signedOut: false,
+  whoami: null,
+  status: null,
+  clockAhead: 0,
+  answers: new Map(),
+  underway: new Map(),
+  answersChanged: 0,
+  liveChanged: 0,
+  listsStale: 0,
+  runs: new Map(),
+  versionsChanged: 0,
   toasts: [],
 };
 
+/** @type {Set<() => void>} */
 const listeners = new Set();
 let waiting = false;
 
-// `patch` is an object, or a function that gets the state and returns one.
+/**
+ * Changes the state, and has the views drawn that it concerns.
+ * @param {Partial<import("./types.d.ts").State> | ((now: import("./types.d.ts").State) => Partial<import("./types.d.ts").State>)} patch
+ */
 export function update(patch) {
   Object.assign(state, typeof patch === "function" ? patch(state) : patch);
   if (waiting) return;
@@ -35,7 +41,12 @@ function tell() {
   for (const listener of [...listeners]) listener();
 }
 
-// Draws again when what `select` returns is another value.
+/**
+ * Draws again when what `select` returns is another value.
+ * @template T
+ * @param {(now: import("./types.d.ts").State) => T} select
+ * @returns {T}
+ */
 export function useStore(select) {
   const [, redraw] = useReducer((count) => count + 1, 0);
   const last = useRef();

@@ -1,6 +1,7 @@
 // Buttons show the key that does the same.
-import { html } from "../lib.js";
+
 import { keyName } from "../keys.js";
+import { html } from "../lib.js";
 import { Icon } from "./icon.js";
 
 export function Kbd({ of: key }) {

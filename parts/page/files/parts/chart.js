@@ -9,7 +9,7 @@ function library() {
   loading ??= new Promise((done, fail) => {
     const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: vendored("uplot.css") });
     const script = Object.assign(document.createElement("script"), { src: vendored("uplot.js") });
-    script.onload = () => done(window.uPlot);
+    script.onload = () => done(/** @type {any} */ (window).uPlot);
     script.onerror = () => fail(new Error("the chart library couldn't be loaded"));
     document.head.append(style, script);
   });

@@ -1,7 +1,7 @@
 // A conversation as the model saw it: what people said, what it answered, and folded away what tools did.
 import { html, useMemo, useState } from "../lib.js";
 import { Button } from "./button.js";
-import { Text, line, plain, replyText } from "./text.js";
+import { line, plain, replyText, Text } from "./text.js";
 
 const SHOWN = 12; // latest blocks that are shown at first; an agent's history may have thousands
 const MORE = 50; // blocks or calls that one press adds
@@ -16,8 +16,10 @@ export function Conversation({ messages, reply }) {
   const [shown, setShown] = useState(SHOWN);
   const hidden = Math.max(0, blocks.length - shown);
   return html`<div class="conversation">
-    ${hidden > 0 &&
-    html`<p class="earlier"><${Button} tone="quiet" onClick=${() => setShown(shown + MORE)}>Show ${Math.min(hidden, MORE)} of ${number.format(hidden)} earlier messages<//></p>`}
+    ${
+      hidden > 0 &&
+      html`<p class="earlier"><${Button} tone="quiet" onClick=${() => setShown(shown + MORE)}>Show ${Math.min(hidden, MORE)} of ${number.format(hidden)} earlier messages<//></p>`
+    }
     ${blocks.slice(hidden).map((block, index) => html`<${Block} key=${hidden + index} block=${block} />`)}
   </div>`;
 }
@@ -46,7 +48,7 @@ export function Said({ message, live = false }) {
 // Text with boxes for code between ``` lines. Everything else stays as the model wrote it: it is what you rate.
 function Words({ text, live }) {
   if (live) return html`<${Text} fold=${0}>${text.slice(-FENCED_LIMIT)}<//>`;
-  if (text.length > FENCED_LIMIT || !text.includes("\n```") && !text.startsWith("```")) return html`<${Text}>${text}<//>`;
+  if (text.length > FENCED_LIMIT || (!text.includes("\n```") && !text.startsWith("```"))) return html`<${Text}>${text}<//>`;
   return text.split(/^```/m).map((piece, index) => {
     if (index % 2 === 0) return piece.trim() && html`<${Text} key=${index} fold=${0}>${piece.trim()}<//>`;
     const end = piece.indexOf("\n");
@@ -73,12 +75,12 @@ function EachCall({ calls }) {
   const [shown, setShown] = useState(MORE);
   const left = calls.length - shown;
   return html`${calls.slice(0, shown).map(
-      ({ name, given, result }, index) => html`<${Fold} key=${index} label=${line(name, 80) || "Result"} hint=${line(given, 160)}>
+    ({ name, given, result }, index) => html`<${Fold} key=${index} label=${line(name, 80) || "Result"} hint=${line(given, 160)}>
         ${() => html`${given && html`<p class="label">Given</p><${Text} class="mono">${indented(given)}<//>`}
           <p class="label">Result</p>
           ${result === undefined ? html`<p class="muted">Not in this conversation yet.</p>` : html`<${Text} class="mono">${result}<//>`}`}
       <//>`,
-    )}
+  )}
     ${left > 0 && html`<${Button} tone="quiet" onClick=${() => setShown(shown + MORE)}>Show ${Math.min(left, MORE)} of ${number.format(left)} more calls<//>`}`;
 }
 
@@ -114,7 +116,9 @@ function partsOf({ content, refusal }) {
   const parts = Array.isArray(content) ? content : content ? [{ type: "text", text: content }] : [];
   const found = parts
     .filter((part) => !["thinking", "reasoning", "redacted_thinking"].includes(part?.type))
-    .map((part) => (typeof part === "string" ? { text: part } : typeof part?.text === "string" ? { text: part.text } : { kind: line(part?.type ?? "something else", 40) }));
+    .map((part) =>
+      typeof part === "string" ? { text: part } : typeof part?.text === "string" ? { text: part.text } : { kind: line(part?.type ?? "something else", 40) },
+    );
   return refusal ? [...found, { text: String(refusal) }] : found;
 }
 

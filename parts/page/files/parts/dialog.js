@@ -1,6 +1,7 @@
 // A modal window. The browser's own element keeps the focus inside and gives it back.
-import { html, useLayoutEffect, useRef } from "../lib.js";
+
 import { useKeys } from "../keys.js";
+import { html, useLayoutEffect, useRef } from "../lib.js";
 import { Button } from "./button.js";
 
 // Mount it to open it; `onClose` must unmount it.
@@ -13,7 +14,10 @@ export function Dialog({ title, onClose, keys = [], children, class: extra = "" 
     dialog.showModal();
     return () => dialog.close();
   }, []);
-  const cancelled = (event) => (event.preventDefault(), onClose());
+  const cancelled = (event) => {
+    event.preventDefault();
+    onClose();
+  };
   const outside = (event) => event.target === element.current && onClose();
   return html`<dialog ref=${element} class=${`dialog ${extra}`} aria-labelledby="dialog-title" onCancel=${cancelled} onClick=${outside}>
     <div class="dialog-inner">

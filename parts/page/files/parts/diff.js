@@ -47,7 +47,10 @@ function runs(words, start, own) {
   });
   const parts = found.flatMap(({ text, own: isOwn }) => {
     const said = isOwn ? text.trimEnd() : ""; // the blanks behind it are nobody's own
-    return [{ text: said, own: true }, { text: text.slice(said.length), own: false }];
+    return [
+      { text: said, own: true },
+      { text: text.slice(said.length), own: false },
+    ];
   });
   return parts.filter(({ text }) => text);
 }

@@ -1,6 +1,7 @@
 // The sheet of all keys that work now.
-import { html } from "../lib.js";
+
 import { bound } from "../keys.js";
+import { html } from "../lib.js";
 import { Kbd } from "./button.js";
 import { Dialog } from "./dialog.js";
 

@@ -1,13 +1,14 @@
 // What a view shows of one route: loading, the answer, or why there is none.
-import { html, useEffect, useState } from "../lib.js";
+
 import { get } from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
 import { Button } from "./button.js";
 import { Note } from "./note.js";
 
 // Asks again when the path or `when` changes; meanwhile the old answer stays. `path` null: nothing to ask yet.
 // Returns {found, error, again}.
 export function useLoaded(path, when) {
-  const [state, setState] = useState({});
+  const [state, setState] = useState(/** @type {{path?: string, found?: any, error?: any}} */ ({}));
   const [count, setCount] = useState(0);
   useEffect(() => {
     let current = true;

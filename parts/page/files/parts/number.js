@@ -1,7 +1,12 @@
 // Numbers as people read them.
 const whole = new Intl.NumberFormat("en");
 const rounded = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const SIZES = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]];
+/** @type {[string, number][]} */
+const SIZES = [
+  ["GB", 1e9],
+  ["MB", 1e6],
+  ["kB", 1e3],
+];
 
 export const count = (number) => whole.format(number);
 

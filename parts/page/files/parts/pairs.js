@@ -24,7 +24,13 @@ function pairsOf({ version, verdict, samples = [] }) {
   const compared = samples[0]?.before.version; // all of one run were compared with the same version
   const chosen = (verdict?.examples ?? []).map(({ prompt, why, before, after }) => {
     const whole = samples.find((sample) => begins(sample.prompt, prompt) && begins(said(sample.after), after));
-    return { prompt: whole?.prompt ?? prompt, why, before: whole?.before ?? { reply: before, version: compared }, after: whole?.after ?? { reply: after, version }, whole };
+    return {
+      prompt: whole?.prompt ?? prompt,
+      why,
+      before: whole?.before ?? { reply: before, version: compared },
+      after: whole?.after ?? { reply: after, version },
+      whole,
+    };
   });
   const taken = new Set(chosen.map(({ whole }) => whole));
   return [...chosen, ...samples.filter((sample) => !taken.has(sample))];

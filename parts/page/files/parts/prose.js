@@ -1,6 +1,6 @@
 // Text of a model with its code boxes, lists and headings. Builds nodes of its own; the text itself is only ever a text node.
 import { html, useMemo } from "../lib.js";
-import { Text, plain } from "./text.js";
+import { plain, Text } from "./text.js";
 
 const LIMIT = 20_000; // characters; longer texts are shown as they are
 const FENCE = /^\s{0,3}(```|~~~)/;
@@ -19,7 +19,9 @@ function Block({ block: { kind, text, items } }) {
   if (kind === "code") return html`<pre class="code-box" dir="ltr" tabindex="0"><code>${text}</code></pre>`;
   if (kind === "heading") return html`<p class="prose-heading" dir="auto">${inline(text)}</p>`;
   if (kind === "text") return html`<p dir="auto">${inline(text)}</p>`;
-  const rows = items.map(({ text: words, deep, value }, index) => html`<li key=${index} class=${deep ? "deep" : undefined} value=${value} dir="auto">${inline(words)}</li>`);
+  const rows = items.map(
+    ({ text: words, deep, value }, index) => html`<li key=${index} class=${deep ? "deep" : undefined} value=${value} dir="auto">${inline(words)}</li>`,
+  );
   return kind === "ol" ? html`<ol>${rows}</ol>` : html`<ul>${rows}</ul>`;
 }
 
@@ -33,12 +35,16 @@ function inline(text) {
 // Returns a list of {kind: "text" | "heading" | "code", text} and {kind: "ul" | "ol", items: [{text, deep, value}]}.
 export function blocksOf(text) {
   const blocks = [];
+  /** @type {any} */
   let fence = null;
+  /** @type {any} */
   let open = null; // the paragraph or list that the next line may belong to
   for (const line of text.split("\n")) {
     if (fence) {
-      if (line.trim() === fence.mark) fence = open = null;
-      else fence.block.text += (fence.block.text && "\n") + line;
+      if (line.trim() === fence.mark) {
+        fence = null;
+        open = null;
+      } else fence.block.text += (fence.block.text && "\n") + line;
       continue;
     }
     const mark = line.match(FENCE)?.[1];
@@ -56,9 +62,15 @@ export function blocksOf(text) {
 
 // Adds a line to the open block, or begins one. Returns the block that is open now.
 function taken(line, open, blocks) {
-  const begin = (block) => (blocks.push(block), block);
+  const begin = (block) => {
+    blocks.push(block);
+    return block;
+  };
   const heading = line.match(HEADING);
-  if (heading) return begin({ kind: "heading", text: heading[1] }), null;
+  if (heading) {
+    begin({ kind: "heading", text: heading[1] });
+    return null;
+  }
   const item = line.match(ITEM);
   if (item) {
     const [, indent, bullet, text] = item;

@@ -18,7 +18,10 @@ function visible(character) {
 
 // Returns a text in which nothing is invisible and no line is endless.
 export function plain(text) {
-  const lines = String(text ?? "").replace(/\r\n/g, "\n").replace(CONTROLS, visible).split("\n");
+  const lines = String(text ?? "")
+    .replace(/\r\n/g, "\n")
+    .replace(CONTROLS, visible)
+    .split("\n");
   return lines
     .map((line) => {
       const rest = line.length - LINE_LIMIT;
@@ -29,7 +32,12 @@ export function plain(text) {
 
 // The beginning of a text in one line, for lists.
 export function line(text, limit = 300) {
-  return plain(String(text ?? "").slice(0, limit).replace(/\s+/g, " ").trim());
+  return plain(
+    String(text ?? "")
+      .slice(0, limit)
+      .replace(/\s+/g, " ")
+      .trim(),
+  );
 }
 
 // What burnish says of something, as a sentence of its own.

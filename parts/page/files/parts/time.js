@@ -2,7 +2,12 @@
 import { html, useEffect, useState } from "../lib.js";
 import { state, useStore } from "../store.js";
 
-const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
+/** @type {[Intl.RelativeTimeFormatUnit, number][]} */
+const UNITS = [
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const REDRAW_MS = 20_000;
@@ -10,12 +15,14 @@ const REDRAW_MS = 20_000;
 // `at` in seconds since the epoch.
 export function ago(at) {
   const passed = (Date.now() + state.clockAhead) / 1000 - at;
-  const [unit, size] = UNITS.find(([, each]) => Math.abs(passed) >= each) ?? [];
+  const [unit, size] = UNITS.find(([, each]) => Math.abs(passed) >= each) ?? [null, 1];
   return unit ? relative.format(-Math.round(passed / size), unit) : "just now";
 }
 
 const shown = new Set();
-setInterval(() => document.hidden || shown.forEach((redraw) => redraw()), REDRAW_MS);
+setInterval(() => {
+  if (!document.hidden) for (const redraw of shown) redraw();
+}, REDRAW_MS);
 
 export function Time({ at }) {
   const [, count] = useState(0);

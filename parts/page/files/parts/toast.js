@@ -6,7 +6,11 @@ import { Button } from "./button.js";
 const STAYS_MS = 5_000;
 let count = 0;
 
-// `action`: {label, run, keys?}. Returns a function that takes the message away.
+/**
+ * Returns a function that takes the message away.
+ * @param {string} text
+ * @param {{tone?: string, action?: import("../types.d.ts").Action | null | false, stays?: boolean}} [options]
+ */
 export function toast(text, { tone = "", action, stays = tone === "bad" } = {}) {
   const id = ++count;
   const close = () => update(({ toasts }) => ({ toasts: toasts.filter((each) => each.id !== id) }));
@@ -24,7 +28,10 @@ export function Toasts() {
   const toasts = useStore((state) => state.toasts);
   return html`<div class="toasts" role="status" aria-live="polite">
     ${toasts.map(({ id, text, tone, action, close }) => {
-      const act = () => (close(), action.run());
+      const act = () => {
+        close();
+        if (action) action.run();
+      };
       return html`<div key=${id} class=${`toast ${tone}`}>
         <p>${text}</p>
         ${action && html`<${Button} tone="quiet" keys=${action.keys} onClick=${act}>${action.label}<//>`}

@@ -1,10 +1,11 @@
 // What Live shows before the first answer: what to paste so that there is one. It goes away by itself.
-import { html, useEffect, useState } from "../lib.js";
+
 import { get } from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
 import { address } from "../router.js";
-import { useMay } from "./may.js";
 import { Button } from "./button.js";
 import { Copyable } from "./copy.js";
+import { useMay } from "./may.js";
 import { Picture } from "./picture.js";
 
 // Any client of OpenAI's reads these.
@@ -16,7 +17,11 @@ export function Welcome() {
   const mayLook = useMay("read");
   useEffect(() => {
     // Without the agents of this machine there are still the lines for other programs.
-    if (mayLook) get("/burnish/agents").then((found) => setAgents(found.agents), () => {});
+    if (mayLook)
+      get("/burnish/agents").then(
+        (found) => setAgents(found.agents),
+        () => {},
+      );
   }, [mayLook]);
   const here = agents.filter(({ installed }) => installed);
   const shown = chosen ?? here[0] ?? OTHER;
@@ -28,14 +33,16 @@ export function Welcome() {
       it is written, and one key rates it. Your ratings train the model.
     </p>
     <div class="line-up" role="group" aria-label="What you want to connect">
-      ${[...here, OTHER].map(
-        (each) => html`<${Button} key=${each.name} pressed=${each.name === shown.name} onClick=${() => choose(each)}>${each.title}<//>`,
-      )}
+      ${[...here, OTHER].map((each) => html`<${Button} key=${each.name} pressed=${each.name === shown.name} onClick=${() => choose(each)}>${each.title}<//>`)}
     </div>
     <${Lines} agent=${shown} />
-    ${shown === OTHER && agents.length > here.length && html`<p class="muted small">
+    ${
+      shown === OTHER &&
+      agents.length > here.length &&
+      html`<p class="muted small">
       <code>burnish connect</code> also sets up ${names(agents.filter(({ installed }) => !installed))}.
-    </p>`}
+    </p>`
+    }
     <p>No agent at hand? <a href=${address("chat")}>Talk with the model right here</a>.</p>
     <p class="waiting" role="status"><i class="pulse" />Waiting for the first answer …</p>
   </section>`;

@@ -1,15 +1,16 @@
 // Chat: talk with the model, and say which answers are good.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+
 import { get } from "../api.js";
-import { useKeys } from "../keys.js";
-import { useStore } from "../store.js";
+import { leaveField, useKeys } from "../keys.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { Button } from "../parts/button.js";
+import { useStore } from "../store.js";
 import { Turn } from "./chat/answers.js";
 import { Comment } from "./chat/comment.js";
 import { Composer } from "./chat/composer.js";
 import { choicesOf, modelsIn } from "./chat/models.js";
 import { chosenOf, pairOf } from "./chat/pairs.js";
-import { POINTS, judge, rate, undo } from "./chat/said.js";
+import { judge, POINTS, rate, undo } from "./chat/said.js";
 import { changeTurn, regenerate, startOver, stop } from "./chat/talk.js";
 
 const NEAR_END_PX = 120; // who has scrolled up further than this reads, and isn't moved
@@ -24,7 +25,8 @@ export function View() {
   const latest = chat.turns.at(-1);
   const writing = chat.turns.some(({ answers }) => answers.some(({ state }) => state === "writing"));
   const rateable = chat.turns.flatMap((turn) => turn.answers.filter(({ state, id }) => state === "done" && id).map((answer) => ({ turn, answer })));
-  const selected = rateable.find(({ answer }) => answer.key === chosen) ?? rateable.find(({ answer }) => latest && answer === chosenOf(latest)) ?? rateable.at(-1);
+  const selected =
+    rateable.find(({ answer }) => answer.key === chosen) ?? rateable.find(({ answer }) => latest && answer === chosenOf(latest)) ?? rateable.at(-1);
   const onComment = (turn, answer) => setCommented({ turn, answer });
   useChatKeys({ chat, latest, writing, rateable, selected, select, onComment, field });
   useFollow(chat);
@@ -33,9 +35,14 @@ export function View() {
       <div class="end"><${Button} keys="n" disabled=${!chat.turns.length} onClick=${startOver}>New chat<//></div>
     </header>
     <div class="thread">
-      ${latest ? chat.turns.map(
-        (turn) => html`<${Turn} key=${turn.key} turn=${turn} latest=${turn === latest} live=${live} selected=${selected?.answer.key} onSelect=${select} onComment=${onComment} />`,
-      ) : html`<${Welcome} />`}
+      ${
+        latest
+          ? chat.turns.map(
+              (turn) =>
+                html`<${Turn} key=${turn.key} turn=${turn} latest=${turn === latest} live=${live} selected=${selected?.answer.key} onSelect=${select} onComment=${onComment} />`,
+            )
+          : html`<${Welcome} />`
+      }
     </div>
     <p class="for-readers" role="status">${latest && (writing ? "The answer is being written." : "The answer has ended.")}</p>
     <${Composer} chat=${chat} choices=${choices} live=${live} writing=${writing} field=${field} />
@@ -55,7 +62,10 @@ function useModels() {
   const changed = useStore((state) => state.versionsChanged);
   useEffect(() => {
     // Not every upstream lists its models. The live version can be asked without a list.
-    get("/v1/models").then((listed) => setModels(modelsIn(listed)), () => setModels([]));
+    get("/v1/models").then(
+      (listed) => setModels(modelsIn(listed)),
+      () => setModels([]),
+    );
   }, [changed]);
   return models;
 }
@@ -72,12 +82,19 @@ function useChatKeys({ chat, latest, writing, rateable, selected, select, onComm
   const compare = (does, winner) => pair && { does, inFields: !chat.draft, run: () => judge(latest, pair, winner) };
   useKeys("Chat", [
     { key: ["i", "/"], does: "Write a message", run: () => field.current.focus() },
-    { key: "Escape", does: writing ? "Stop the answer" : "Leave the text field", inFields: true, run: () => (writing ? stop() : document.activeElement?.blur()) },
+    {
+      key: "Escape",
+      does: writing ? "Stop the answer" : "Leave the text field",
+      inFields: true,
+      run: () => (writing ? stop() : leaveField()),
+    },
     selected && { key: "j", does: "Next answer", repeats: true, run: () => move(1) },
     selected && { key: "k", does: "Previous answer", repeats: true, run: () => move(-1) },
     selected && { key: "g", ...about("Good", (turn, answer) => rate(turn, answer, "good")) },
     selected && { key: "b", ...about("Bad", (turn, answer) => rate(turn, answer, "bad")) },
-    ...POINTS.map((word, index) => selected && { key: String(index + 1), ...about(`${index + 1} of 5: ${word}`, (turn, answer) => rate(turn, answer, index + 1)) }),
+    ...POINTS.map(
+      (word, index) => selected && { key: String(index + 1), ...about(`${index + 1} of 5: ${word}`, (turn, answer) => rate(turn, answer, index + 1)) },
+    ),
     selected && { key: "c", ...about("Comment", onComment) },
     selected && { key: "u", does: "Take back what you said last", run: undo },
     latest && !writing && { key: "r", does: "Another answer to compare", run: () => regenerate(latest) },
@@ -93,14 +110,18 @@ function useChatKeys({ chat, latest, writing, rateable, selected, select, onComm
 function useFollow(chat) {
   const wasNear = useRef(true);
   useEffect(() => {
-    const view = document.getElementById("main");
-    const onScroll = () => (wasNear.current = view.scrollHeight - view.scrollTop - view.clientHeight < NEAR_END_PX);
+    const view = /** @type {HTMLElement} */ (document.getElementById("main"));
+    const onScroll = () => {
+      wasNear.current = view.scrollHeight - view.scrollTop - view.clientHeight < NEAR_END_PX;
+    };
     view.addEventListener("scroll", onScroll, { passive: true });
     return () => view.removeEventListener("scroll", onScroll);
   }, []);
-  useEffect(() => void (wasNear.current = true), [chat.turns.length]);
+  useEffect(() => {
+    wasNear.current = true;
+  }, [chat.turns.length]);
   useLayoutEffect(() => {
-    const view = document.getElementById("main");
+    const view = /** @type {HTMLElement} */ (document.getElementById("main"));
     if (wasNear.current) view.scrollTop = view.scrollHeight;
   }, [chat.turns]);
 }

@@ -1,16 +1,17 @@
 // Duel: two versions' answers to one prompt. Which is which is told only after the judgement.
-import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+
 import { get, send } from "../api.js";
-import { useKeys } from "../keys.js";
-import { useStore } from "../store.js";
+import { leaveField, useKeys } from "../keys.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { VersionBadge } from "../parts/badge.js";
 import { Button, Kbd } from "../parts/button.js";
 import { wordDiff } from "../parts/diff.js";
 import { useMay } from "../parts/may.js";
 import { Note } from "../parts/note.js";
 import { counted } from "../parts/number.js";
-import { Text, plain, sentence } from "../parts/text.js";
+import { plain, sentence, Text } from "../parts/text.js";
 import { failed, toast } from "../parts/toast.js";
+import { useStore } from "../store.js";
 
 const SIDES = ["left", "right"];
 const GONE = new Set(["not_found", "judged", "version_gone"]); // the pair can't be judged; others can
@@ -31,16 +32,19 @@ export function View() {
     verdict && { key: ["Enter", "n"], does: "Next pair", run: duels.next },
     verdict?.feedback && !verdict.undone && { key: "u", does: "Take the judgement back", run: duels.undo },
     canAsk && { key: "a", does: "Ask both versions something", run: () => field.current?.focus() },
-    { key: "Escape", does: "Leave the text field", run: () => document.activeElement?.blur(), inFields: true, hidden: true },
+    { key: "Escape", does: "Leave the text field", run: () => leaveField(), inFields: true, hidden: true },
   ]);
   return html`<header class="view-head">
       <h1>Duel</h1>
       <div class="end muted small">${loaded?.judged > 0 && `${counted(loaded.judged, "pair")} judged`}</div>
     </header>
     <div class="page duel">
-      ${duels.error && html`<${Note} tone="bad" title="The pairs can't be shown.">
+      ${
+        duels.error &&
+        html`<${Note} tone="bad" title="The pairs can't be shown.">
         <p>${sentence(duels.error.message)}</p><${Button} onClick=${duels.load}>Try again<//>
-      <//>`}
+      <//>`
+      }
       ${pair && html`<${Pair} key=${pair.id} pair=${pair} verdict=${verdict} marked=${marked} onMark=${() => setMarked(!marked)} duels=${duels} />`}
       ${loaded && !pair && html`<${Empty} reason=${loaded.reason} />`}
       ${canAsk && html`<${Ask} field=${field} onAnswered=${duels.show} />`}
@@ -50,7 +54,7 @@ export function View() {
 // The pairs to judge, the first of which is shown, and what became of it.
 function useDuels() {
   const [loaded, setLoaded] = useState(null);
-  const [pairs, setPairs] = useState([]);
+  const [pairs, setPairs] = useState(/** @type {any[]} */ ([]));
   const [verdict, setVerdict] = useState(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(null);
@@ -116,15 +120,18 @@ function useDuels() {
 function Pair({ pair, verdict, marked, onMark, duels }) {
   const words = useMemo(() => marked && wordDiff(plain(pair.left.text), plain(pair.right.text)), [marked, pair]);
   return html`<section class="stack" aria-label="The prompt">
-      ${pair.before.length > 0 && html`<details>
+      ${
+        pair.before.length > 0 &&
+        html`<details>
         <summary>${counted(pair.before.length, "earlier message")}</summary>
         <dl class="before">${pair.before.map(({ role, text }) => html`<dt>${role}</dt><dd><${Text}>${text}<//></dd>`)}</dl>
-      </details>`}
+      </details>`
+      }
       <h2 class="for-readers">Prompt</h2>
       <${Text} class="asked">${pair.prompt}<//>
     </section>
     <div class="sides">
-      ${SIDES.map((side, index) => html`<${Side} key=${side} side=${side} answer=${pair[side]} words=${words && words[index]} verdict=${verdict} />`)}
+      ${SIDES.map((side, index) => html`<${Side} key=${side} side=${side} answer=${pair[side]} words=${words?.[index]} verdict=${verdict} />`)}
     </div>
     ${marked && !words && html`<p class="muted">The answers are too long to mark their words.</p>`}
     <div class="judging">

@@ -1,9 +1,9 @@
 // Health: whether everything works, and what to do if not.
-import { html, useEffect, useState } from "../lib.js";
+
 import { get } from "../api.js";
 import { loadStatus } from "../events.js";
 import { useKeys } from "../keys.js";
-import { useStore } from "../store.js";
+import { html, useEffect, useState } from "../lib.js";
 import { Button } from "../parts/button.js";
 import { Icon } from "../parts/icon.js";
 import { Locked, useMay } from "../parts/may.js";
@@ -11,6 +11,7 @@ import { Note } from "../parts/note.js";
 import { bytes, count, counted } from "../parts/number.js";
 import { sentence } from "../parts/text.js";
 import { Time } from "../parts/time.js";
+import { useStore } from "../store.js";
 
 export function View() {
   const status = useStore((state) => state.status);
@@ -29,7 +30,7 @@ export function View() {
 }
 
 function useChecks(allowed) {
-  const [checks, set] = useState({ busy: true });
+  const [checks, set] = useState(/** @type {{busy: boolean, error?: any, findings?: any[]}} */ ({ busy: true }));
   const check = async () => {
     set((old) => ({ ...old, busy: true }));
     try {
@@ -39,7 +40,7 @@ function useChecks(allowed) {
     }
   };
   useEffect(() => void (allowed && check()), [allowed]);
-  return [checks, check];
+  return /** @type {const} */ ([checks, check]);
 }
 
 function Verdict({ status: { engine, log }, findings = [] }) {

@@ -1,15 +1,16 @@
 // Instructions: what a user asked for in earlier feedback, which burnish tells the model before each answer.
-import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+
 import { send } from "../api.js";
 import { useKeys } from "../keys.js";
-import { signed } from "../session.js";
-import { useStore } from "../store.js";
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { Badge } from "../parts/badge.js";
 import { Button } from "../parts/button.js";
 import { Note } from "../parts/note.js";
 import { line, plain } from "../parts/text.js";
 import { Time } from "../parts/time.js";
 import { failed, toast } from "../parts/toast.js";
+import { signed } from "../session.js";
+import { useStore } from "../store.js";
 
 const PATH = "/burnish/instructions";
 const LONGEST = 200; // characters, as burnish takes them
@@ -22,15 +23,22 @@ const HEADER = /^[\x20-\x7e\xa0-\xff]+$/; // what a request header can name
 
 export function View() {
   const [user, setUser] = useState(null); // null: the one that this browser is
-  const [list, setList] = useState({});
+  const [list, setList] = useState(/** @type {{found?: any, error?: any}} */ ({}));
   const [editing, setEditing] = useState(null);
   const changes = useStore(({ status, versionsChanged, listsStale }) => `${status?.counts.ratings} ${versionsChanged} ${listsStale}`);
-  const ask = useCallback((method, path, body) => send(method, path, body, { headers: as(user) }), [user]);
-  const load = useCallback(() => ask("GET", PATH).then((found) => setList({ found }), (error) => setList({ error })), [ask]);
+  const ask = useCallback((method, path, /** @type {any} */ body = undefined) => send(method, path, body, { headers: as(user) }), [user]);
+  const load = useCallback(
+    () =>
+      ask("GET", PATH).then(
+        (found) => setList({ found }),
+        (error) => setList({ error }),
+      ),
+    [ask],
+  );
   useEffect(() => void load(), [load, changes]);
   const field = useRef();
   useKeys("Instructions", [{ key: "a", does: "Add an instruction", run: () => field.current?.focus() }]);
-  const change = async (method, path, body, done, undo) => {
+  const change = async (method, path, body, done, /** @type {any} */ undo = undefined) => {
     try {
       const changed = await ask(method, path, body);
       toast(done, { action: undo && { label: "Undo", run: () => undo(changed) } });
@@ -52,13 +60,21 @@ export function View() {
     <div class="page">
       <p class="muted">When you say what was wrong with an answer, burnish tells the model before the next one. Once a version has learnt it, burnish stops telling.</p>
       ${list.error && html`<${Note} tone="bad" title="The instructions couldn't be loaded."><p>${list.error.message}</p><${Button} onClick=${load}>Try again<//><//>`}
-      ${list.found && html`<${Switch} on=${list.found.instructions} />
+      ${
+        list.found &&
+        html`<${Switch} on=${list.found.instructions} />
         <${Add} field=${field} onAdd=${add} />
-        ${list.found.data.length ? html`<ul class="instructions" aria-label="Instructions">${list.found.data.map((each) => html`<${Instruction}
+        ${
+          list.found.data.length
+            ? html`<ul class="instructions" aria-label="Instructions">${list.found.data.map(
+                (each) => html`<${Instruction}
             key=${each.id} instruction=${each} on=${list.found.instructions} editing=${editing === each.id}
-            onEdit=${() => setEditing(each.id)} onSave=${(text) => edit(each, text)} onCancel=${() => setEditing(null)} onRemove=${() => remove(each)} />`)}</ul>`
-          : html`<${Note} title="There are none yet."><p>Rate an answer as bad and say why, for example "too long". Or add one here.</p><//>`}
-        ${list.found.text && html`<details><summary>What the model is told, word for word</summary><pre class="told">${plain(list.found.text)}</pre></details>`}`}
+            onEdit=${() => setEditing(each.id)} onSave=${(text) => edit(each, text)} onCancel=${() => setEditing(null)} onRemove=${() => remove(each)} />`,
+              )}</ul>`
+            : html`<${Note} title="There are none yet."><p>Rate an answer as bad and say why, for example "too long". Or add one here.</p><//>`
+        }
+        ${list.found.text && html`<details><summary>What the model is told, word for word</summary><pre class="told">${plain(list.found.text)}</pre></details>`}`
+      }
     </div>`;
 }
 
@@ -71,7 +87,11 @@ function Whose({ user, caller, onChange }) {
   const may = useStore(({ whoami }) => whoami?.may.includes("read") ?? true);
   const [names, setNames] = useState([]);
   useEffect(() => {
-    if (may) send("GET", "/burnish/raters").then(({ data }) => setNames(data.map(({ name }) => name).filter((name) => HEADER.test(name))), () => {});
+    if (may)
+      send("GET", "/burnish/raters").then(
+        ({ data }) => setNames(data.map(({ name }) => name).filter((name) => HEADER.test(name))),
+        () => {},
+      );
   }, [may]);
   const all = [...new Set([caller, user, ...names].filter(Boolean))];
   if (all.length < 2) return null;
@@ -112,8 +132,11 @@ function Instruction({ instruction, on, editing, onEdit, onSave, onCancel, onRem
       <span>${byHand ? "Added by hand" : said.length === 1 ? "From one comment" : `From ${said.length} comments`}, <${Time} at=${at} /></span>
       ${comment && comment !== text && html`<span class="comment">You said: “${line(comment)}”</span>`}
     </p>
-    ${!editing && html`<p class="line-up"><${Button} tone="quiet" aria-label=${`Edit: ${line(text, 60)}`} onClick=${onEdit}>Edit<//>
-      <${Button} tone="quiet" aria-label=${`Remove: ${line(text, 60)}`} onClick=${onRemove}>Remove<//></p>`}
+    ${
+      !editing &&
+      html`<p class="line-up"><${Button} tone="quiet" aria-label=${`Edit: ${line(text, 60)}`} onClick=${onEdit}>Edit<//>
+      <${Button} tone="quiet" aria-label=${`Remove: ${line(text, 60)}`} onClick=${onRemove}>Remove<//></p>`
+    }
   </li>`;
 }
 

@@ -1,9 +1,8 @@
 // Learning: what is missing until the next training, how a training goes, and what it found.
-import { html, useState } from "../lib.js";
+
 import { send } from "../api.js";
 import { useKeys } from "../keys.js";
-import { address } from "../router.js";
-import { update, useStore } from "../store.js";
+import { html, useState } from "../lib.js";
 import { VersionBadge } from "../parts/badge.js";
 import { Button } from "../parts/button.js";
 import { Loaded, useLoaded } from "../parts/load.js";
@@ -14,6 +13,8 @@ import { Time } from "../parts/time.js";
 import { failed } from "../parts/toast.js";
 import { Unlearnt } from "../parts/unlearnt.js";
 import { Verdict } from "../parts/verdict.js";
+import { address } from "../router.js";
+import { update, useStore } from "../store.js";
 import { Next } from "./learning/next.js";
 import { Ending, RunDetails } from "./learning/run.js";
 import { Train, useTraining } from "./learning/train.js";
@@ -42,25 +43,31 @@ function Steered({ learner, chosen }) {
   const pause = async () => {
     try {
       const now = await send("POST", paused ? "/burnish/resume" : "/burnish/pause", {});
-      update(({ status }) => ({ status: { ...status, learner: now } }));
+      update(({ status }) => ({ status: status && { ...status, learner: now } }));
     } catch (error) {
       failed(paused ? "Training is still paused" : "Training wasn't paused", error, pause);
     }
   };
   const can = steers && !learner.run;
-  useKeys("Learning", [
-    can && { key: "t", does: "Train now", run: train },
-    steers && { key: "p", does: paused ? "Let trainings start by themselves" : "Pause trainings", run: pause },
-  ].filter(Boolean));
+  useKeys(
+    "Learning",
+    [
+      can && { key: "t", does: "Train now", run: train },
+      steers && { key: "p", does: paused ? "Let trainings start by themselves" : "Pause trainings", run: pause },
+    ].filter(Boolean),
+  );
   return html`<${Head}>
       ${steers && html`<${Button} keys="p" onClick=${pause}>${paused ? "Resume" : "Pause"}<//>`}
       ${steers && html`<${Button} tone="main" keys="t" disabled=${!can} onClick=${train}>Train now<//>`}
     <//>
     <div class="page">
       ${paused && html`<${Note} tone="warn" title="Trainings are paused."><p>None starts by itself until you resume. Ratings are kept.</p><//>`}
-      ${learner.waiting && html`<${Note} tone="good" title=${`v${learner.waiting.version} passed the checks and waits for you.`}>
+      ${
+        learner.waiting &&
+        html`<${Note} tone="good" title=${`v${learner.waiting.version} passed the checks and waits for you.`}>
         <div class="line-up">${steers && html`<${Button} tone="main" onClick=${() => setPromoting(true)}>Use v${learner.waiting.version}<//>`}<a href=${address("versions", learner.waiting.version)}>What it changed</a></div>
-      <//>`}
+      <//>`
+      }
       ${!learner.run && html`<${Next} learner=${learner} />`}
       <${Runs} under=${learner.run?.id} chosen=${chosen} />
     </div>
@@ -103,11 +110,13 @@ function Earlier({ runs, shown }) {
   return html`<section aria-labelledby="runs">
     <h2 id="runs">All trainings</h2>
     <ul class="rows">
-      ${runs.map((run) => html`<li key=${run.id}>
+      ${runs.map(
+        (run) => html`<li key=${run.id}>
         <a href=${address("learning", run.id)} aria-current=${run === shown ? "true" : undefined}>
           <span class="row-head"><span class="line-up"><${Ending} run=${run} /></span><${Time} at=${run.started_at} /></span>
         </a>
-      </li>`)}
+      </li>`,
+      )}
     </ul>
   </section>`;
 }

@@ -1,15 +1,16 @@
 // Live: answers as they arrive, whichever agent asked, and one key to rate each.
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
+
 import { get } from "../api.js";
 import { useKeys } from "../keys.js";
-import { go, read } from "../router.js";
-import { state, useStore } from "../store.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { Button } from "../parts/button.js";
 import { failed, toast } from "../parts/toast.js";
 import { Welcome } from "../parts/welcome.js";
+import { go, read } from "../router.js";
+import { state, useStore } from "../store.js";
 import { answers, isOpen } from "./live/answers.js";
 import { Comment, Fix, RatingBar } from "./live/editors.js";
-import { Filters, NONE, filtered } from "./live/filters.js";
+import { Filters, filtered, NONE } from "./live/filters.js";
 import { List } from "./live/list.js";
 import { Panel, useAnswer } from "./live/panel.js";
 import { say, undo } from "./live/rating.js";
@@ -32,9 +33,10 @@ export function View({ rest: [chosen] }) {
       <${Filters} filters=${answers.filters} onChange=${filter} agents=${[...answers.agents].sort()} versions=${versions} search=${search} />
     </header>
     <div class=${`split live-split ${chosen ? "chosen" : ""}`}>
-      ${nothing
-        ? html`<${Nothing} onClear=${() => filter(NONE)} />`
-        : html`<${List}
+      ${
+        nothing
+          ? html`<${Nothing} onClear=${() => filter(NONE)} />`
+          : html`<${List}
             items=${items.shown}
             chosen=${chosen}
             live=${live}
@@ -44,7 +46,8 @@ export function View({ rest: [chosen] }) {
             onMore=${() => (answers.loaded ? answers.loadMore() : answers.load())}
             onNewest=${newest}
             atTop=${items.atTop}
-          />`}
+          />`
+      }
       ${chosen ? html`<${Answer} key=${chosen} id=${chosen} live=${live} />` : html`<p class="muted live-wait">Choose an answer to read and rate it.</p>`}
     </div>`;
 }
@@ -89,7 +92,10 @@ function useVersions() {
   const changed = useStore(({ versionsChanged }) => versionsChanged);
   useEffect(() => {
     // Without it, there is one filter less.
-    get("/burnish/adapters").then(({ adapters }) => setVersions([...new Set([0, ...adapters.map(({ version }) => version)])].sort((one, other) => other - one)), () => {});
+    get("/burnish/adapters").then(
+      ({ adapters }) => setVersions([...new Set([0, ...adapters.map(({ version }) => version)])].sort((one, other) => other - one)),
+      () => {},
+    );
   }, [changed]);
   return versions;
 }
@@ -192,7 +198,11 @@ function Answer({ id, live }) {
     { key: "f", does: "Fix: write the reply that you wanted", run: () => open("fix") },
     { key: "u", does: "Take back what you said last", run: takeBack },
     { key: " ", does: "Read on", run: () => box.current.scrollBy({ top: box.current.clientHeight * 0.85 }), repeats: true },
-    choices.length > 1 && { key: ["ArrowLeft", "ArrowRight"], does: "The other answers to this question", run: ({ key }) => turn(key === "ArrowLeft" ? -1 : 1) },
+    choices.length > 1 && {
+      key: ["ArrowLeft", "ArrowRight"],
+      does: "The other answers to this question",
+      run: ({ key }) => turn(key === "ArrowLeft" ? -1 : 1),
+    },
   ]);
   const shown = choices.find(({ index }) => index === choice) ?? row ?? {};
   return html`<div class="live-answer">

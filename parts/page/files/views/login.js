@@ -1,10 +1,10 @@
 // Sign in: a key opens what the page may show and do.
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
-import { signIn, renew } from "../login.js";
-import { go, read } from "../router.js";
-import { useStore } from "../store.js";
+import { renew, signIn } from "../login.js";
 import { Button } from "../parts/button.js";
 import { Note } from "../parts/note.js";
+import { go, read } from "../router.js";
+import { useStore } from "../store.js";
 
 export function View() {
   const whoami = useStore((state) => state.whoami);
@@ -14,9 +14,12 @@ export function View() {
   }
   return html`<div class="empty">
     <h1>Sign in to burnish</h1>
-    ${ended && html`<${Note} tone="warn" title="You are no longer signed in.">
+    ${
+      ended &&
+      html`<${Note} tone="warn" title="You are no longer signed in.">
       <p>Signing in lasts 30 days, and ends when the key changes.</p>
-    <//>`}
+    <//>`
+    }
     ${!isSecureContext && html`<${Unsafe} />`}
     <${Form} />
     <${Choices} whoami=${whoami} ended=${ended} />

@@ -1,10 +1,10 @@
 // Raters: who rates how, how often people agree, and how much each of them counts.
 import { html } from "../lib.js";
-import { useStore } from "../store.js";
 import { Loaded, useLoaded } from "../parts/load.js";
 import { Note } from "../parts/note.js";
 import { count, counted } from "../parts/number.js";
 import { line } from "../parts/text.js";
+import { useStore } from "../store.js";
 
 const FEW = 8; // answers in common; fewer say nothing about agreement
 

@@ -1,14 +1,15 @@
 // Versions: a timeline, and what each of them learnt and changed.
-import { html, useState } from "../lib.js";
+
 import { useKeys } from "../keys.js";
-import { address, go } from "../router.js";
-import { useStore } from "../store.js";
+import { html, useState } from "../lib.js";
 import { Badge, VersionBadge } from "../parts/badge.js";
 import { Button } from "../parts/button.js";
 import { Loaded, useLoaded } from "../parts/load.js";
 import { useMay } from "../parts/may.js";
 import { Time } from "../parts/time.js";
 import { learntBy, stateOf, taughtBy, versionName } from "../parts/words.js";
+import { address, go } from "../router.js";
+import { useStore } from "../store.js";
 import { Details } from "./versions/details.js";
 import { GoBack, Promote } from "./versions/promote.js";
 import { Traffic } from "./versions/traffic.js";
@@ -39,11 +40,14 @@ function Timeline({ list, changed, chosen }) {
   };
   const [back, setBack] = useState(false);
   const steers = useMay("steer") && list.previous !== null;
-  useKeys("Versions", [
-    { key: ["j", "ArrowDown"], does: "Next version", run: () => move(1), repeats: true },
-    { key: ["k", "ArrowUp"], does: "Previous version", run: () => move(-1), repeats: true },
-    steers && { key: "r", does: `Go back to ${versionName(list.previous)}`, run: () => setBack(true) },
-  ].filter(Boolean));
+  useKeys(
+    "Versions",
+    [
+      { key: ["j", "ArrowDown"], does: "Next version", run: () => move(1), repeats: true },
+      { key: ["k", "ArrowUp"], does: "Previous version", run: () => move(-1), repeats: true },
+      steers && { key: "r", does: `Go back to ${versionName(list.previous)}`, run: () => setBack(true) },
+    ].filter(Boolean),
+  );
   return html`<header class="view-head"><h1>Versions</h1><div class="end">
       ${number !== null && html`<a class="button" href=${address("versions")}>All versions</a>`}
       ${steers && html`<${Button} keys="r" onClick=${() => setBack(true)}>Go back to ${versionName(list.previous)}<//>`}

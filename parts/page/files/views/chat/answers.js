@@ -7,7 +7,7 @@ import { Prose } from "../../parts/prose.js";
 import { Text } from "../../parts/text.js";
 import { toast } from "../../parts/toast.js";
 import { chosenOf, isBlind, pairOf } from "./pairs.js";
-import { POINTS, judge, rate, takeChoiceBack } from "./said.js";
+import { judge, POINTS, rate, takeChoiceBack } from "./said.js";
 import { changeTurn, regenerate, retry } from "./talk.js";
 
 const letter = (turn, key) => String.fromCharCode(65 + turn.answers.findIndex((answer) => answer.key === key));
@@ -80,13 +80,18 @@ function Ending({ turn, answer, latest }) {
 function Actions({ turn, answer, latest, several, chosen, selected, onSelect, onComment }) {
   const points = (count) => `${count} of 5`;
   const keys = (key) => (selected ? key : undefined);
-  const copy = () => navigator.clipboard.writeText(answer.text).then(() => toast("Copied."), () => toast("The browser didn't allow copying.", { tone: "bad" }));
+  const copy = () =>
+    navigator.clipboard.writeText(answer.text).then(
+      () => toast("Copied."),
+      () => toast("The browser didn't allow copying.", { tone: "bad" }),
+    );
   return html`<footer class="actions" onFocusIn=${() => onSelect(answer.key)}>
     <${Button} tone="good" icon="good" keys=${keys("g")} pressed=${answer.rated === "good"} onClick=${() => rate(turn, answer, "good")}>Good<//>
     <${Button} tone="bad" icon="bad" keys=${keys("b")} pressed=${answer.rated === "bad"} onClick=${() => rate(turn, answer, "bad")}>Bad<//>
     <span class="points" role="group" aria-label="Points">
       ${POINTS.map(
-        (word, index) => html`<${Button} key=${word} title=${word} aria-label=${`${index + 1}: ${word}`} pressed=${answer.rated === points(index + 1)} onClick=${() => rate(turn, answer, index + 1)}>${index + 1}<//>`,
+        (word, index) =>
+          html`<${Button} key=${word} title=${word} aria-label=${`${index + 1}: ${word}`} pressed=${answer.rated === points(index + 1)} onClick=${() => rate(turn, answer, index + 1)}>${index + 1}<//>`,
       )}
     </span>
     <${Button} tone="quiet" keys=${keys("c")} onClick=${() => onComment(turn, answer)}>Comment<//>

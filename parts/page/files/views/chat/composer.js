@@ -1,7 +1,7 @@
 // The field for the next message, and who answers it.
 import { html } from "../../lib.js";
-import { state } from "../../store.js";
 import { Button } from "../../parts/button.js";
+import { state } from "../../store.js";
 import { besides, MOST } from "./models.js";
 import { change, say, stop } from "./talk.js";
 
@@ -18,7 +18,11 @@ export function Composer({ chat, choices, live, writing, field }) {
     event.preventDefault();
     submit();
   };
-  return html`<form class="composer" onSubmit=${(event) => (event.preventDefault(), submit())}>
+  const onSubmit = (event) => {
+    event.preventDefault();
+    submit();
+  };
+  return html`<form class="composer" onSubmit=${onSubmit}>
     <textarea
       ref=${field}
       class="input"
@@ -42,9 +46,12 @@ function Settings({ chat: { model, count }, choices, live }) {
     </select>
     <select class="input" aria-label="How many answers" value=${count} onChange=${({ target }) => change({ count: target.value })}>
       ${COUNTS.map((name, index) => html`<option key=${name} value=${String(index + 1)} selected=${count === String(index + 1)}>${name}</option>`)}
-      ${others.length > 0 && html`<optgroup label="Two answers, one from">
+      ${
+        others.length > 0 &&
+        html`<optgroup label="Two answers, one from">
         ${others.map(({ id, name }) => html`<option key=${id} value=${`beside:${id}`} selected=${count === `beside:${id}`}>Beside it: ${name}</option>`)}
-      </optgroup>`}
+      </optgroup>`
+      }
     </select>
   </div>`;
 }

@@ -1,8 +1,8 @@
 // What the person says of answers: shown at once, sent to burnish, and never lost in silence.
 import { send } from "../../api.js";
 import { failed, toast } from "../../parts/toast.js";
-import { changeAnswer, changeTurn, turnOf } from "./talk.js";
 import { pairOf, standing } from "./pairs.js";
+import { changeAnswer, changeTurn, turnOf } from "./talk.js";
 
 export const POINTS = ["Terrible", "Poor", "Okay", "Good", "Excellent"];
 

@@ -38,7 +38,7 @@ async function* events(body) {
   while (true) {
     const { done, value = "" } = await reader.read().catch(broken);
     const lines = (rest + value + (done ? "\n" : "")).split("\n");
-    rest = lines.pop();
+    rest = lines.pop() ?? "";
     for (const line of lines) {
       if (line.startsWith("data:")) yield line.slice("data:".length).trim();
     }

@@ -1,7 +1,7 @@
 // The conversation: kept in the tab's sessionStorage, and written on while another view is shown.
 import { get } from "../../api.js";
-import { state, update } from "../../store.js";
 import { toast } from "../../parts/toast.js";
+import { state, update } from "../../store.js";
 import { asked, LIVE } from "./models.js";
 import { chosenOf } from "./pairs.js";
 import { ask } from "./stream.js";
@@ -23,7 +23,7 @@ function fresh(settings) {
 // thought, state: "writing" | "done" | "stopped" | "failed", error, finish, version, served, rated, feedback}.
 function restored() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(NAME));
+    const kept = JSON.parse(sessionStorage.getItem(NAME) ?? "null");
     if (!Array.isArray(kept?.turns)) return fresh();
     const ended = (answer) => (answer.state === "writing" ? { ...answer, state: "stopped", error: INTERRUPTED } : answer);
     return { ...fresh(), ...kept, turns: kept.turns.map((turn) => ({ ...turn, answers: turn.answers.map(ended) })) };
@@ -98,11 +98,17 @@ export function startOver() {
 
 // What the model is told: each message before `turn` with the answer that was chosen, and the message itself.
 function messagesOf(turn) {
-  const before = state.chat.turns.slice(0, state.chat.turns.findIndex(({ key }) => key === turn.key));
+  const before = state.chat.turns.slice(
+    0,
+    state.chat.turns.findIndex(({ key }) => key === turn.key),
+  );
   const said = before
     .map((each) => [each.prompt, chosenOf(each).text])
     .filter(([, text]) => text.trim())
-    .flatMap(([prompt, text]) => [{ role: "user", content: prompt }, { role: "assistant", content: text }]);
+    .flatMap(([prompt, text]) => [
+      { role: "user", content: prompt },
+      { role: "assistant", content: text },
+    ]);
   return [...said, { role: "user", content: turn.prompt }];
 }
 
@@ -119,8 +125,7 @@ async function write(turnKey, key) {
       session,
       signal: controller.signal,
       onStart: (id) => put({ id }),
-      onText: ({ add, thought }) =>
-        (add || thought) && put((answer) => ({ text: answer.text + add, thought: answer.thought + thought }), { kept: false }),
+      onText: ({ add, thought }) => (add || thought) && put((answer) => ({ text: answer.text + add, thought: answer.thought + thought }), { kept: false }),
     });
     put({ state: "done", finish });
   } catch (error) {

@@ -1,8 +1,8 @@
 // How many ratings are still missing until the next training, and why it waits.
 import { html } from "../../lib.js";
+import { count } from "../../parts/words.js";
 import { address } from "../../router.js";
 import { useStore } from "../../store.js";
-import { count } from "../../parts/words.js";
 
 export function Next({ learner }) {
   const { ready, needed } = learner;
@@ -44,9 +44,11 @@ function LeftOut({ leftOut = {} }) {
 
 // Nothing learns from rollouts by itself, so it is said that they wait.
 function Rollouts() {
-  const rollouts = useStore(({ status }) => status.rollouts);
-  return Object.entries(rollouts.ready).map(([task, number]) => html`<p key=${task} class="small">
-    ${count(number, "rollout")} of the task “${task}” can be learnt from: <code>burnish train --rollouts ${quoted(task)}</code></p>`);
+  const rollouts = useStore(({ status }) => status?.rollouts);
+  return Object.entries(rollouts?.ready ?? {}).map(
+    ([task, number]) => html`<p key=${task} class="small">
+    ${count(number, "rollout")} of the task “${task}” can be learnt from: <code>burnish train --rollouts ${quoted(task)}</code></p>`,
+  );
 }
 
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`); // for a shell

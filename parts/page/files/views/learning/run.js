@@ -1,11 +1,11 @@
 // One training run: its phases, how long it still takes, and its curves.
 import { html } from "../../lib.js";
-import { useStore } from "../../store.js";
+import { Badge, VersionBadge } from "../../parts/badge.js";
 import { Chart } from "../../parts/chart.js";
 import { Loaded, useLoaded } from "../../parts/load.js";
-import { Time, duration } from "../../parts/time.js";
+import { duration, Time } from "../../parts/time.js";
 import { taughtBy } from "../../parts/words.js";
-import { Badge, VersionBadge } from "../../parts/badge.js";
+import { useStore } from "../../store.js";
 
 const PHASES = [
   ["loading", "Loads the model"],

@@ -1,6 +1,7 @@
 // Asks for a training at once: first what it would learn from, then whether to start.
-import { html, useState } from "../../lib.js";
+
 import { send } from "../../api.js";
+import { html, useState } from "../../lib.js";
 import { Confirm } from "../../parts/confirm.js";
 import { Dialog } from "../../parts/dialog.js";
 import { Note } from "../../parts/note.js";

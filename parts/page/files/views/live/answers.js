@@ -1,9 +1,9 @@
 // The answers that the list holds: a part of the log, newest first. It grows at its end while somebody scrolls, and at its
 // start while answers arrive. Rows are slim, because a log may have 100,000 answers of any length.
 import { get } from "../../api.js";
-import { state, update } from "../../store.js";
 import { line, replyText } from "../../parts/text.js";
-import { NONE, fits } from "./filters.js";
+import { state, update } from "../../store.js";
+import { fits, NONE } from "./filters.js";
 
 const PAGE = 50;
 const MOST = 1500; // rows; what is beyond them is loaded again when somebody scrolls there
@@ -51,7 +51,9 @@ class Answers {
   more = false; // older ones can be loaded
   cut = false; // newer ones were dropped
   loaded = false;
+  /** @type {any} */
   error = null;
+  /** @type {object | null} */
   #loading = null;
   #taken = new Map(); // id → the row of the store that was taken in last
 
@@ -112,7 +114,7 @@ class Answers {
 
   // Has the view drawn again.
   told() {
-    update(({ liveChanged = 0 }) => ({ liveChanged: liveChanged + 1 }));
+    update(({ liveChanged }) => ({ liveChanged: liveChanged + 1 }));
   }
 
   find(id) {
@@ -121,7 +123,9 @@ class Answers {
 
   // Answers under way and stored ones, newest first; an agent's earlier steps are part of the row of its latest one.
   items() {
-    const underway = this.cut ? [] : [...state.underway.values()].map(arriving).filter(({ row, text }) => fits(this.filters, row, () => `${row.prompt}\n${text}`));
+    const underway = this.cut
+      ? []
+      : [...state.underway.values()].map(arriving).filter(({ row, text }) => fits(this.filters, row, () => `${row.prompt}\n${text}`));
     const rows = [...underway.map(({ row }) => row), ...this.rows].sort(newestFirst);
     const items = [];
     const turns = new Map();
@@ -147,7 +151,8 @@ class Answers {
   }
 
   async #page(more) {
-    const mine = (this.#loading = {});
+    const mine = {};
+    this.#loading = mine;
     try {
       const page = await get("/burnish/completions", { ...this.filters, ...more, limit: PAGE });
       if (this.#loading !== mine) return null; // other filters were chosen meanwhile
@@ -165,7 +170,7 @@ class Answers {
   #add({ data, has_more }) {
     const known = new Set(this.rows.map(({ id }) => id));
     const added = data.filter(({ id }) => !known.has(id)).map(slim);
-    added.forEach(({ agent }) => agent && this.agents.add(agent));
+    for (const { agent } of added) if (agent) this.agents.add(agent);
     this.rows = [...this.rows, ...added].sort(newestFirst);
     this.more = has_more;
   }

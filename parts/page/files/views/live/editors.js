@@ -1,6 +1,7 @@
 // The bar under an answer: rate it, comment it, or write the reply that you wanted.
-import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
+
 import { useKeys } from "../../keys.js";
+import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { Button } from "../../parts/button.js";
 import { replyText } from "../../parts/text.js";
 import { POINTS } from "./rating.js";
@@ -19,21 +20,30 @@ export function RatingBar({ rated, waits, does }) {
     </div>
     <div class="line-up" role="group" aria-label="From 1, terrible, to 5, excellent">
       ${POINTS.map(
-        (word, index) => html`<${Button} key=${word} keys=${String(index + 1)} pressed=${likert === String(index + 1)} disabled=${waits} onClick=${() => does.rate(index + 1)}>${word}<//>`,
+        (word, index) =>
+          html`<${Button} key=${word} keys=${String(index + 1)} pressed=${likert === String(index + 1)} disabled=${waits} onClick=${() => does.rate(index + 1)}>${word}<//>`,
       )}
     </div>
   </div>`;
 }
 
-const RATES = [["", "Only the comment"], ["bad", "Rate it bad, too"], ["good", "Rate it good, too"]];
+const RATES = [
+  ["", "Only the comment"],
+  ["bad", "Rate it bad, too"],
+  ["good", "Rate it good, too"],
+];
 
 // Words about an answer. `onSave` gets the fields of a feedback request.
 export function Comment({ draft, onSave, onClose }) {
   const [rating, setRating] = useState(draft.current.rating ?? "");
   const save = (comment) => onSave(rating ? { comment, rating } : { comment });
+  const rate = (value) => {
+    draft.current.rating = value;
+    setRating(value);
+  };
   return html`<${Editor} kind="comment" draft=${draft} label="What should be different?" placeholder="For example: too long, one sentence is enough" enterSaves onSave=${save} onClose=${onClose}>
     <div class="line-up" role="group" aria-label="With a rating">
-      ${RATES.map(([value, label]) => html`<${Button} key=${value} pressed=${rating === value} onClick=${() => setRating((draft.current.rating = value))}>${label}<//>`)}
+      ${RATES.map(([value, label]) => html`<${Button} key=${value} pressed=${rating === value} onClick=${() => rate(value)}>${label}<//>`)}
     </div>
   <//>`;
 }

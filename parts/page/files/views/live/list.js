@@ -1,10 +1,10 @@
 // The list of answers. Only the rows on the screen are in the document, whatever the length of the list.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../lib.js";
-import { address } from "../../router.js";
 import { Badge, RatingBadge, RewardBadge, VersionBadge } from "../../parts/badge.js";
 import { Button } from "../../parts/button.js";
 import { Note } from "../../parts/note.js";
 import { Time } from "../../parts/time.js";
+import { address } from "../../router.js";
 
 const ROW_REM = 4.75; // as in live.css
 const AHEAD = 6; // rows beyond the screen, so that scrolling shows no gaps

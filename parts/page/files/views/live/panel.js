@@ -1,20 +1,21 @@
 // One answer with its conversation, and what can be said of it.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../../lib.js";
+
 import { get } from "../../api.js";
-import { useStore } from "../../store.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { Badge, RatingBadge, RewardBadge, VersionBadge } from "../../parts/badge.js";
 import { Button } from "../../parts/button.js";
 import { Conversation, Fold, Said } from "../../parts/conversation.js";
 import { Note } from "../../parts/note.js";
 import { Text } from "../../parts/text.js";
-import { Time, duration } from "../../parts/time.js";
+import { duration, Time } from "../../parts/time.js";
+import { useStore } from "../../store.js";
 import { Sayings } from "./sayings.js";
 
 const number = new Intl.NumberFormat("en");
 
 // Loads an answer, and again when burnish tells that it changed. Returns {whole, error, again}.
 export function useAnswer(id) {
-  const [loaded, setLoaded] = useState({});
+  const [loaded, setLoaded] = useState(/** @type {{id?: string, whole?: any, error?: any}} */ ({}));
   const [tries, setTries] = useState(0);
   const row = useStore(({ answers }) => answers.get(id));
   const stale = useStore(({ listsStale }) => listsStale);
@@ -23,31 +24,36 @@ export function useAnswer(id) {
     if (!id || arriving) return undefined;
     let current = true;
     const set = (found) => current && setLoaded({ id, ...found });
-    get(`/burnish/completions/${encodeURIComponent(id)}`).then((whole) => set({ whole }), (error) => set({ error }));
+    get(`/burnish/completions/${encodeURIComponent(id)}`).then(
+      (whole) => set({ whole }),
+      (error) => set({ error }),
+    );
     return () => {
       current = false;
     };
   }, [id, row, stale, arriving, tries]);
   const again = () => setTries(tries + 1);
-  return loaded.id === id ? { ...loaded, again } : { again };
+  return loaded.id === id ? { ...loaded, again } : { whole: undefined, error: undefined, again };
 }
 
 export function Panel({ id, answer: { whole, error, again }, choice, onChoice, live, box, children }) {
   const arriving = useStore(({ underway }) => underway.get(id));
-  const shown = useRef({});
+  const shown = useRef(/** @type {{id?: string, arriving?: any}} */ ({}));
   // What came as a stream stays until the whole answer is there.
   if (arriving) shown.current = { id, arriving };
   const streamed = arriving ?? (shown.current.id === id && !whole ? shown.current.arriving : null);
   useFollowing(box, id, whole, arriving?.text);
   return html`<section class="live-panel" aria-label="Answer">
     <div class="live-read" ref=${box} tabindex="0" role="group" aria-label="Conversation">
-      ${error && !whole
-        ? html`<${Missing} error=${error} again=${again} />`
-        : streamed
-          ? html`<${Arriving} answer=${streamed} live=${live} />`
-          : whole
-            ? html`<${Whole} whole=${whole} choice=${choice} onChoice=${onChoice} live=${live} />`
-            : html`<p class="muted live-wait">Loading …</p>`}
+      ${
+        error && !whole
+          ? html`<${Missing} error=${error} again=${again} />`
+          : streamed
+            ? html`<${Arriving} answer=${streamed} live=${live} />`
+            : whole
+              ? html`<${Whole} whole=${whole} choice=${choice} onChoice=${onChoice} live=${live} />`
+              : html`<p class="muted live-wait">Loading …</p>`
+      }
     </div>
     ${children}
   </section>`;

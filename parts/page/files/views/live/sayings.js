@@ -2,7 +2,7 @@
 import { html } from "../../lib.js";
 import { Badge, RatingBadge } from "../../parts/badge.js";
 import { Button } from "../../parts/button.js";
-import { Text, line } from "../../parts/text.js";
+import { line, Text } from "../../parts/text.js";
 import { Time } from "../../parts/time.js";
 import { POINTS, quoted, takeBack } from "./rating.js";
 

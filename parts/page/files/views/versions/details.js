@@ -1,12 +1,12 @@
 // One version: what it learnt from, what the checks found, what it changed, and its history.
 import { html } from "../../lib.js";
-import { address } from "../../router.js";
 import { Badge, VersionBadge } from "../../parts/badge.js";
 import { Pairs } from "../../parts/pairs.js";
 import { Time } from "../../parts/time.js";
 import { Unlearnt } from "../../parts/unlearnt.js";
 import { Verdict } from "../../parts/verdict.js";
 import { count, learntBy, stateOf, taughtBy, versionName } from "../../parts/words.js";
+import { address } from "../../router.js";
 
 // `version`: as GET /burnish/adapters/{n}; `list`: as GET /burnish/adapters. `children`: what can be done with it.
 export function Details({ version, list, children }) {
@@ -53,7 +53,13 @@ function LearntFrom({ version }) {
   </section>`;
 }
 
-const COLUMNS = [["good", "Good"], ["bad", "Bad"], ["comments", "Comments"], ["corrections", "Corrections"], ["preferences", "Preferences"]];
+const COLUMNS = [
+  ["good", "Good"],
+  ["bad", "Bad"],
+  ["comments", "Comments"],
+  ["corrections", "Corrections"],
+  ["preferences", "Preferences"],
+];
 
 function Teachers({ teachers }) {
   const used = COLUMNS.filter(([key]) => teachers.some((each) => each[key]));
@@ -67,10 +73,12 @@ const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 
 function figures({ metrics, hyperparameters, objective, run_id: run }) {
   const found = { objective, run, ...metrics, ...hyperparameters };
-  return Object.entries(found).filter(([, value]) => value !== null && value !== "").map(([name, value]) => [
-    name.replaceAll("_", " "),
-    typeof value === "number" ? number.format(value) : typeof value === "string" ? value : JSON.stringify(value),
-  ]);
+  return Object.entries(found)
+    .filter(([, value]) => value !== null && value !== "")
+    .map(([name, value]) => [
+      name.replaceAll("_", " "),
+      typeof value === "number" ? number.format(value) : typeof value === "string" ? value : JSON.stringify(value),
+    ]);
 }
 
 const EVENTS = { live: "put to use", retired: "replaced", rejected: "failed the checks", candidate: "not in use", pruned: "deleted to free space" };
@@ -79,9 +87,11 @@ function History({ events }) {
   if (!events.length) return null;
   return html`<section aria-labelledby="history">
     <h2 id="history">History</h2>
-    <ol class="history">${events.map((event, place) => html`<li key=${place}>
+    <ol class="history">${events.map(
+      (event, place) => html`<li key=${place}>
       <span class="line-up"><strong>${EVENTS[event.state] ?? event.state}</strong><span class="muted small"><${Time} at=${Date.parse(event.at) / 1000} /></span></span>
       <details><summary>Why</summary><p class="small">${event.reason}</p></details>
-    </li>`)}</ol>
+    </li>`,
+    )}</ol>
   </section>`;
 }

@@ -1,12 +1,13 @@
 // Puts a version to use, or goes back to one. The dialog says what changes.
-import { html } from "../../lib.js";
+
 import { send } from "../../api.js";
 import { loadStatus } from "../../events.js";
-import { update, useStore } from "../../store.js";
+import { html } from "../../lib.js";
 import { Confirm } from "../../parts/confirm.js";
 import { Note } from "../../parts/note.js";
 import { toast } from "../../parts/toast.js";
 import { versionName } from "../../parts/words.js";
+import { update, useStore } from "../../store.js";
 
 const WAITS = "The engine loads it. That takes some seconds, or a minute on a busy machine.";
 

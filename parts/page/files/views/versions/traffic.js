@@ -24,9 +24,11 @@ function Bars({ days, live }) {
   const versions = [...new Set(days.flatMap(({ answers }) => Object.keys(answers).map(Number)))].sort((one, two) => one - two);
   return html`<div class="traffic">
     <div class="bars" aria-hidden="true">
-      ${days.map(({ date: day, answers }) => html`<div key=${day} class="bar" title=${told(day, answers)}>
+      ${days.map(
+        ({ date: day, answers }) => html`<div key=${day} class="bar" title=${told(day, answers)}>
         ${versions.map((version) => answers[version] && html`<i key=${version} class=${shade(version)} style=${{ height: `${(100 * answers[version]) / most}%` }} />`)}
-      </div>`)}
+      </div>`,
+      )}
     </div>
     <div class="spread muted small" aria-hidden="true"><span>${shown(days[0].date)}</span><span>at most ${count(most, "answer")} a day</span><span>today</span></div>
     <ul class="line-up legend">${versions.map((version) => html`<li key=${version} class="line-up"><i class=${`swatch ${shade(version)}`} /><${VersionBadge} version=${version} live=${live} /></li>`)}</ul>
