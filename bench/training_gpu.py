@@ -172,8 +172,8 @@ def needed_flops(weights: Path, tokens: int, reply_tokens: int, epochs: int) -> 
     the embedding is looked up. Attention, the LoRA itself (.5 % of the weights) and whatever is computed twice to save
     memory are left out.
     """
-    said = json.loads((weights / "config.json").read_bytes())
-    head = said["vocab_size"] * said["hidden_size"]
+    config = json.loads((weights / "config.json").read_bytes())
+    head: int = config["vocab_size"] * config["hidden_size"]
     body = parameters(weights) - 2 * head
     forward = 2.0 * (body * tokens + head * reply_tokens)
     return forward + epochs * 2 * forward

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from pytest_httpserver import HTTPServer
+from pytest_httpserver import HTTPServer  # type: ignore[import-not-found]  # the suite's own environment has it
 
 HTTPServer.url_for = lambda self, suffix: (
     os.environ["BURNISH_URL"] + (suffix if suffix.startswith("/") else f"/{suffix}")
-)  # type: ignore[method-assign]
+)

@@ -21,7 +21,8 @@ import httpx
 from playwright.async_api import Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from bench.first_hour import POLL_S, started
+from bench.first_hour import started
+from bench.learning.learn import POLL_S
 from bench.page.browser import chromium
 from bench.pictures import take
 from burnish.parts.desktop.demo.halves import TOO_LONG

@@ -76,7 +76,8 @@ def response(*output: Item, response_id: str = "resp_1", **more: Any) -> Item:
 def events(whole: Item, piece: int = 4) -> list[bytes]:
     """The events of a response's stream, texts in pieces of so many characters."""
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
-    told = [("response.created", {"response": begun}), ("response.in_progress", {"response": begun})]
+    told: list[tuple[str, Item]] = []
+    told += [(f"response.{kind}", {"response": begun}) for kind in ("created", "in_progress")]
     for index, item in enumerate(whole["output"]):
         told += [(kind, {"output_index": index, **more}) for kind, more in _of_item(item, piece)]
     last = whole["status"] if whole["status"] in ("incomplete", "failed") else "completed"

@@ -167,10 +167,11 @@ def _gemini(answer: _Answer) -> Wire:
         {"functionCall": {"id": call_id, "name": name, "args": given}, "thoughtSignature": "c2ln"}
         for name, given, call_id in answer.calls
     ]
-    spoken = [[thoughts(piece)] for piece in answer.pieces(answer.thought)]
+    spoken: list[list[Json]] = [[thoughts(piece)] for piece in answer.pieces(answer.thought)]
     spoken += [[{"text": piece}] for piece in answer.pieces(answer.text)]
-    *parts, last = [*spoken, *([calls] if calls or not spoken else [])]
-    events = [*map(whole, parts), whole(last, reason)]
+    if calls or not spoken:
+        spoken.append(calls)
+    events = [*map(whole, spoken[:-1]), whole(spoken[-1], reason)]
     streamed = [b"data: " + orjson.dumps(event) + b"\r\n\r\n" for event in events]
     return whole([*thought, *text, *calls], reason), streamed
 
