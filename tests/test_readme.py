@@ -96,8 +96,8 @@ def test_the_block_about_your_own_model_changes_nothing(burnish: Burnish, tmp_pa
 
 
 def measured(user: str, arm: str, ratings: int, column: str) -> str:
-    """Return a figure of the results page as prose has it: ".66"."""
-    lines = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
+    """Return a figure of the measurements as prose has it: ".66"."""
+    lines = (ROOT / "docs" / "measurements.md").read_text(encoding="utf-8").splitlines()
     columns = next(line for line in lines if line.startswith("| user |")).split(" | ")
     row = next(line for line in lines if line.startswith(f"| {user} | {arm} | {ratings} |"))
     return row.split(" | ")[columns.index(column)].split()[0].removeprefix("0")

@@ -7,7 +7,7 @@ are kept, by pointwise mutual information per token,
     PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ],
 
 and learnt as replies to the prompt *without* the comments. The criticised reply is unlearnt with the same weight. On
-the small model that keeps replies on topic; imitation alone drifts (docs/results.md).
+the small model that keeps replies on topic; imitation alone drifts (docs/bench/learning.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
 contrast are ours. It needs neither a good rating nor a second model.

@@ -1,6 +1,6 @@
 """The objective that fits the feedback, and starting points for hyper-parameters. Importable without torch.
 
-docs/results.md has the figures.
+docs/measurements.md has the figures.
 
 Later ones win: the defaults of ``Hyperparameters``, the values for prompts with a system message, those of the
 objective, the preset, the size of the model (it scales what the others chose), and the user's own values.
