@@ -103,6 +103,11 @@ def measured(user: str, arm: str, ratings: int, column: str) -> str:
     return row.split(" | ")[columns.index(column)].split()[0].removeprefix("0")
 
 
+def test_the_answers_before_and_after_are_those_of_the_demo() -> None:
+    asked, before, after = re.findall(r"^\| (Who .*) \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)[0]
+    assert f"| {asked} | ✗ {before} | ✓ {after} |" in (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
+
+
 def test_figures_that_prose_quotes_are_those_of_the_results() -> None:
     """Those of the demo are written by scripts/docs."""
     before, after = (

@@ -9,11 +9,13 @@ from rich.table import Table
 
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.halves import Half
-from burnish.parts.desktop.demo.outcome import HELD_OUT, ROWS, SAMPLES, TrialOutcome, cell, record, table
+from burnish.parts.desktop.demo.outcome import HELD_OUT, ROWS, SAMPLES, TrialOutcome, cell, record
 from burnish.parts.desktop.demo.user import SHORT_CHARACTERS, AnsweredQuestion, brief
 from burnish.terminal.terminal import console, short
 
 EXAMPLES = 6
+LONGEST = 200
+"""Characters of an answer that are shown."""
 MARKS = f"✓ means short: finished, and under {SHORT_CHARACTERS} characters. It doesn't mean right."
 
 
@@ -67,10 +69,7 @@ def markdown(outcomes: Sequence[TrialOutcome], command: str) -> str:
         f"Written by `{command}`.",
         "",
         f"A simulated user likes short answers: finished, and under {SHORT_CHARACTERS} characters. It talks to "
-        "burnish through the official `openai` client. burnish trains, gates and swaps by itself. Each half starts "
-        "from the base model.",
-        "",
-        *table([record(outcome) for outcome in outcomes]),
+        "burnish through the official `openai` client. Each half starts from the base model.",
         "",
         f"Measured before → after, on {HELD_OUT} questions that were never rated ({SAMPLES} sampled answers each), "
         f"and on the gate's {len(FACTS)} facts. The model is `{outcomes[0].model}`.",
@@ -104,9 +103,14 @@ def _capital(text: str) -> str:
 
 def _marked(answer: AnsweredQuestion) -> str:
     mark = "[green]✓ short[/]" if answer.satisfies(brief) else "[red]✗[/]"
-    return f"{mark} {short(answer.answer, 200)}"
+    return f"{mark} {short(answer.answer, LONGEST)}"
 
 
 def _cell(answer: AnsweredQuestion) -> str:
-    text = " ".join(answer.answer.split()).replace("|", "\\|")
-    return f"{'✓' if answer.satisfies(brief) else '✗'} {text}{'' if answer.finished else ' …'}"
+    text = " ".join(answer.answer.split())
+    if len(text) > LONGEST:
+        text = text[:LONGEST].rsplit(" ", 1)[0] + " […]"
+    elif not answer.finished:
+        text += " …"
+    mark = "✓" if answer.satisfies(brief) else "✗"
+    return f"{mark} {text}".replace("|", "\\|")
