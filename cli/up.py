@@ -34,7 +34,6 @@ from burnish.terminal.options import (
     NoTrain,
     Parallel,
     Upstream,
-    Withdrawn,
 )
 from burnish.terminal.terminal import console
 
@@ -49,7 +48,6 @@ def up(
     engine: Engine = None,
     engine_python: EnginePython = None,
     engine_args: EngineArgs = None,
-    workers: Withdrawn = None,
     data_dir: DataDir = None,
     train_after: Annotated[
         int | None,

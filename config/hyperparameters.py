@@ -179,19 +179,6 @@ class Hyperparameters(CommonHyperparameters, AdvancedHyperparameters):
     """
 
 
-CONSTANTS = {
-    "advantage_limit": "3 standard deviations",
-    "ema_decay": ".99",
-    "max_grad_norm": "1",
-    "policy_samples": "4 answers to a prompt",
-    "round_prompts": "16 prompts a round",
-    "teacher_kept": "2 replies for each comment",
-    "teacher_samples": "4 replies for each comment",
-    "warm_epochs": "2 passes",
-}
-"""Hyper-parameters of earlier versions, and what burnish always takes now."""
-
-
 class ModelSize(FrozenRecord):
     """The properties of a base model that determine hyper-parameters."""
 

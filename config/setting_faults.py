@@ -9,13 +9,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from burnish.config.hyperparameters import CONSTANTS
-
-REMOVED = {"workers": "burnish answers in one process, and several brought no more throughput"} | {
-    f"train.advanced.{name}": f"burnish always takes {constant}" for name, constant in CONSTANTS.items()
-}
-"""Keys that are gone, and why. They are refused, whatever their value."""
-
 PLAIN_FAULTS = {
     "int_parsing": "must be a whole number",
     "float_parsing": "must be a number",

@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from burnish.config.settings import withdrawn
-from burnish.terminal.errors import WrongUsage
-
 Host = Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")]
 Upstream = Annotated[
     str | None,
@@ -53,12 +50,3 @@ EngineArgs = Annotated[
 DataDir = Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")]
 NoTrain = Annotated[bool, typer.Option("--no-train", help="Never train; only forward and log requests.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="Configuration file (TOML).")]
-
-
-def _refuse(option: typer.CallbackParam, text: str | None) -> None:
-    if text is not None:
-        raise WrongUsage(f"--{option.name}: {withdrawn(str(option.name))}")
-
-
-Withdrawn = Annotated[str | None, typer.Option(hidden=True, callback=_refuse)]
-"""An option of an earlier burnish. It's refused with the reason, also in the unit of a service."""

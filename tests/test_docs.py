@@ -109,7 +109,7 @@ def test_every_script_that_agents_are_told_exists() -> None:
 
 
 def test_every_setting_is_in_a_guide_or_an_example() -> None:
-    """A setting that none needs is a constant: take it out, with a line in ``setting_faults.REMOVED``."""
+    """A setting that none needs is a constant: take it out."""
     generated = {"configuration.md", "cli.md", "CHANGELOG.md"}
     guides = [page for page in PAGES if page.name not in generated]
     text = "\n".join(map(Path.read_text, [*guides, *ROOT.glob("examples/**/*.py"), ROOT / "compose.yaml"]))

@@ -28,7 +28,6 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from burnish.config.hyperparameters import (
-    CONSTANTS,
     OBJECTIVES,
     Hyperparameters,
     LossName,
@@ -110,10 +109,10 @@ class JobSpec(_Record):
     @field_validator("hyperparameters", mode="before")
     @classmethod
     def _without_removed(cls, values: Any) -> Any:
-        """Jobs of earlier versions have hyper-parameters that are constants now."""
+        """Jobs of earlier versions have hyper-parameters that are gone."""
         if not isinstance(values, dict):
             return values
-        return {name: parameter for name, parameter in values.items() if name not in CONSTANTS}
+        return {name: parameter for name, parameter in values.items() if name in Hyperparameters.model_fields}
 
 
 class EpisodeStep(_Record):

@@ -185,10 +185,6 @@ def flags(tmp_path: Path) -> list[str]:
     ("flags", "says"),
     [
         (("--train-after", "8", "--no-train"), "--train-after and --no-train exclude each other"),
-        (
-            ("--workers", "2"),
-            "--workers: there is no setting 'workers' any more: burnish answers in one process",
-        ),
         (("--train-after", "1"), "train.min_ratings: must be a whole number, at least 2 (given: 1)\n"),
         (("--log-level", "loud"), "log_level: Input should be 'debug', 'info', 'warning' or 'error'"),
     ],

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.config.hyperparameters import CONSTANTS
 from burnish.system import durable
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, JobSpec, PolicyReply, Sample
@@ -37,10 +36,10 @@ def test_a_job_of_an_earlier_release_is_read(job: JobDirectory, kept: str, read:
     assert [sample.worse for sample in job.samples()] == [read] * 4
 
 
-def test_a_job_with_hyperparameters_that_are_constants_now_is_read(job: JobDirectory):
+def test_a_job_with_hyperparameters_that_are_gone_is_read(job: JobDirectory):
     path = job.path / "job.json"
     content = json.loads(path.read_text())
-    content["hyperparameters"] |= dict.fromkeys(CONSTANTS, 1) | {"rank": 3}
+    content["hyperparameters"] |= {"ema_decay": 0.99, "rank": 3}
     path.write_text(json.dumps(content))
     assert job.spec().hyperparameters.rank == 3
 

@@ -27,7 +27,6 @@ from burnish.terminal.options import (
     NoTrain,
     Parallel,
     Upstream,
-    Withdrawn,
 )
 from burnish.terminal.terminal import Json, console, printed_json
 
@@ -47,7 +46,6 @@ def install(
     engine: Engine = None,
     engine_python: EnginePython = None,
     engine_args: EngineArgs = None,
-    workers: Withdrawn = None,
     data_dir: DataDir = None,
     no_train: NoTrain = False,
     config: ConfigFile = None,

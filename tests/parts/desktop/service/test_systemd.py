@@ -299,7 +299,6 @@ def served_health(session: Session) -> int:
         (("--port", "0"), {}, "needs a port of its own"),
         (NOWHERE, {"BURNISH_LOG__KEEP_DAYS": "3"}, "BURNISH_LOG"),
         (("--config", "/nowhere.toml"), {}, "does not exist"),
-        (("--workers", "2"), {}, "--workers: there is no setting 'workers' any more"),
     ],
 )
 def test_wrong_settings_are_one_sentence(
@@ -320,16 +319,6 @@ def test_wrong_settings_are_not_tried_again_and_again(session: Session) -> None:
     restarted_in_vain(session)
     assert "did you mean 'port'?" in session.burnish("status").stdout
     assert session.manager.systemctl("show", "--property=NRestarts", SERVICE) == "NRestarts=0\n"
-
-
-def test_a_unit_with_an_option_of_an_earlier_burnish_says_what_to_do(session: Session) -> None:
-    assert session.install(*NOWHERE).returncode == 0
-    unit = session.units / SERVICE
-    unit.write_text(unit.read_text().replace(" --upstream ", " --workers 2 --upstream "))
-    session.manager.systemctl("daemon-reload")
-    restarted_in_vain(session)
-    assert "no setting 'workers' any more" in " ".join(session.burnish("status").stdout.split())
-    assert "`burnish service install` again" in " ".join(session.burnish("logs").stderr.split())
 
 
 def restarted_in_vain(session: Session) -> None:
