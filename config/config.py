@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
+    AfterValidator,
+    BeforeValidator,
     Field,
     PrivateAttr,
     SecretStr,
     StringConstraints,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
 from burnish.config.engines import OLLAMA, ManagedKind
-from burnish.config.hyperparameters import IMPORT_PATH
+from burnish.config.hyperparameters import IMPORT_PATH, FrozenRecord
 from burnish.config.model_names import DEFAULT_MODEL
 from burnish.config.setting_faults import explain
 from burnish.config.settings import ENV_PREFIX, URL_VARIABLE, SettingSources, merge, variables_in
@@ -31,6 +30,7 @@ from burnish.config.tables import (
     LITELLM,
     CaptureConfig,
     ChatConfig,
+    ExpandedPath,
     FeedbackConfig,
     LitellmConfig,
     LogConfig,
@@ -72,9 +72,35 @@ ImportPath = Annotated[str, StringConstraints(pattern=IMPORT_PATH)]
 """A class in a module: "my_module:Part"."""
 
 
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+def _urls(value: str) -> str:
+    urls = [upstream_url(url, "upstream_api_key") for url in value.split(",")]
+    if len(set(urls)) < len(urls):
+        raise ValueError("must not contain the same server twice")
+    if len(urls) > 1 and any(url.startswith(LITELLM) for url in urls):
+        raise ValueError(f"must be the only one if it begins with {LITELLM}: those have no replicas")
+    return ",".join(urls)
+
+
+def _network(address: str) -> str:
+    try:
+        ip_network(address, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{address!r} isn't an address or a network such as 10.0.0.0/8") from error
+    return address
+
+
+def _split(line: Any) -> Any:
+    """Take one line of a shell, too: the option of ``burnish up``."""
+    try:
+        return shlex.split(line) if isinstance(line, str) else line
+    except ValueError as error:
+        raise ValueError(f"can't be split into options ({error}): close the quote") from error
+
+
+class Config(FrozenRecord):
     _file: Path | None = PrivateAttr(None)
+    _local: Mapping[str | None, Local] = PrivateAttr(default_factory=dict)
+    _upstream_is_ours: bool = PrivateAttr(default=False)
 
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an api_key.")
     port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -85,7 +111,7 @@ class Config(BaseModel):
         description="Port of the page that the upstream has of its own: with an address of its own it can't reach "
         "burnish's. Unset: the next free one after `port`.",
     )
-    upstream: str | None = Field(
+    upstream: Annotated[str, AfterValidator(_urls)] | None = Field(
         None,
         description="URL of an OpenAI-compatible server, or several URLs separated by commas for replicas of the same "
         "model; or `litellm:PROVIDER/MODEL`. Unset: the embedded engine.",
@@ -115,17 +141,17 @@ class Config(BaseModel):
         description='"auto": detect the engine behind the upstream, and swap versions in it if possible; "none": '
         'never. "vllm", "mlx" or "llama-server": start this engine instead, and keep it running.',
     )
-    engine_python: Path | None = Field(
+    engine_python: ExpandedPath | None = Field(
         None,
         description="Python of the environment that has the engine to start (vllm, mlx). Unset: burnish's own.",
     )
-    engine_args: tuple[str, ...] = Field(
+    engine_args: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
         (), description='Further options for the engine to start, e.g. ["--max-model-len", "8192"].'
     )
-    models_preset: Path | None = Field(
+    models_preset: ExpandedPath | None = Field(
         None, description="llama.cpp as upstream: the file passed to llama-server with --models-preset."
     )
-    data_dir: Path = Field(
+    data_dir: ExpandedPath = Field(
         default_factory=default_data_dir, description="Directory for the log, versions and jobs."
     )
     api_key: SecretStr | None = Field(
@@ -149,7 +175,7 @@ class Config(BaseModel):
         description='[Parts](parts.md) of your own, e.g. ["my_module:Part"] for the class Part in my_module.py beside '
         "this file. Only in the file: the environment can't set it.",
     )
-    trusted_proxies: tuple[str, ...] = Field(
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(
         (),
         description="Reverse proxies whose x-burnish-user is the truth, by address or network, e.g. "
         '["127.0.0.1"]. They must replace that header of every request. Unset: a name proves nothing.',
@@ -205,7 +231,6 @@ class Config(BaseModel):
     signals: SignalsConfig = SignalsConfig()
     litellm: LitellmConfig = LitellmConfig()
     upstreams: dict[UpstreamName, UpstreamConfig] = Field({}, description="Further upstreams by name.")
-    _local: Mapping[str | None, Local] = PrivateAttr(default_factory=dict)
 
     @property
     def log_file(self) -> Path:
@@ -245,7 +270,7 @@ class Config(BaseModel):
     @property
     def teachers(self) -> frozenset[str]:
         """The further upstreams whose answers teach the local model."""
-        return frozenset(name for name, each in self.upstreams.items() if each.teaches)
+        return frozenset(name for name, upstream in self.upstreams.items() if upstream.teaches)
 
     def with_local(self, local: Mapping[str | None, Local]) -> Config:
         """Return a copy that knows the processes that answer for upstreams, by table; None: for the main one."""
@@ -262,8 +287,6 @@ class Config(BaseModel):
         if fault := self._claimed(model) or self._claimed(f"{model}@base"):
             raise ConfigError(fault, param="upstreams")
 
-    _upstream_is_ours: bool = PrivateAttr(default=False)
-
     @property
     def upstream_is_ours(self) -> bool:
         """Whether ``upstream`` is an engine that burnish started: nobody can set that."""
@@ -271,11 +294,11 @@ class Config(BaseModel):
 
     def before_own(self, url: str, key: str | None, model: str, preset: Path | None) -> Config:
         """Return the configuration with an engine that burnish started as the upstream."""
-        there: dict[str, Any] = {"upstream": url, "model": model, "models_preset": preset}
-        there["upstream_api_key"] = SecretStr(key) if key else None
-        found = self.model_copy(update=there | {"engine": "auto", "engine_python": None, "engine_args": ()})
-        found._upstream_is_ours = True
-        return found
+        upstream: dict[str, Any] = {"upstream": url, "model": model, "models_preset": preset}
+        upstream["upstream_api_key"] = SecretStr(key) if key else None
+        copy = self.model_copy(update=upstream | {"engine": "auto", "engine_python": None, "engine_args": ()})
+        copy._upstream_is_ours = True
+        return copy
 
     @property
     def managed(self) -> ManagedKind | None:
@@ -283,128 +306,67 @@ class Config(BaseModel):
         match self.engine:
             case "auto" | "none":
                 return None
-            case kind:
-                return kind
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for each in given:
-            try:
-                ip_network(each, strict=False)
-            except ValueError as error:
-                raise ValueError(f"{each!r} isn't an address or a network such as 10.0.0.0/8") from error
-        return given
-
-    @field_validator("engine_args", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        """Take one line of a shell, too: the option of ``burnish up``."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return shlex.split(value)
-        except ValueError as error:
-            raise ValueError(f"can't be split into options ({error}): close the quote") from error
-
-    @field_validator("upstream")
-    @classmethod
-    def _upstream_is_a_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        urls = [upstream_url(url, "upstream_api_key") for url in value.split(",")]
-        if len(set(urls)) < len(urls):
-            raise ValueError("must not contain the same server twice")
-        if len(urls) > 1 and any(url.startswith(LITELLM) for url in urls):
-            raise ValueError(f"must be the only one if it begins with {LITELLM}: those have no replicas")
-        return ",".join(urls)
-
-    @field_validator("data_dir", "models_preset", "engine_python")
-    @classmethod
-    def _expand(cls, value: Path | None) -> Path | None:
-        return value.expanduser().absolute() if value else None
+        return self.engine
 
     @model_validator(mode="after")
-    def _engine_is_one(self) -> Config:
-        if self.managed is None:
-            if self.engine_args or self.engine_python:
-                raise ValueError(
-                    "engine_args and engine_python need an engine that burnish starts: set engine (--engine) to vllm, "
-                    "mlx or llama-server"
-                )
-        elif self.upstream:
-            raise ValueError(
-                f"engine = {self.managed} starts an engine, and upstream {self.upstream} names one that runs "
-                "already: leave one of them out"
-            )
-        elif self.models_preset:
-            raise ValueError(f"models_preset is for an upstream: leave it out with engine = {self.managed}")
-        elif self.engine_python and self.managed == "llama-server":
-            raise ValueError("llama-server needs no Python: leave engine_python out")
-        return self
-
-    @model_validator(mode="after")
-    def _open_address_needs_a_key(self) -> Config:
-        if not is_loopback(self.host) and self.api_key is None:
-            raise ValueError(
-                f"other machines can reach host {self.host!r}: set api_key (BURNISH_API_KEY), or listen on 127.0.0.1"
-            )
-        if not is_loopback(self.host) and self.allow_management:
-            raise ValueError(
-                f"other machines can reach host {self.host!r}: leave allow_management out, or listen on 127.0.0.1"
-            )
-        if self.api_key and self.api_key == self.admin_key:
-            raise ValueError("admin_key must differ from api_key, which callers get")
-        return self
-
-    @model_validator(mode="after")
-    def _embedded_settings_need_the_embedded_engine(self) -> Config:
-        if self.upstream and self.model and self.model.startswith(OLLAMA):
-            raise ValueError(
-                f"model {self.model!r} is for the embedded engine: leave upstream out, or name a model that the "
-                "upstream has"
-            )
-        if self.upstream and (self.context or self.parallel):
-            raise ValueError(
-                "context and parallel are for the embedded engine: leave them out, or leave upstream out; the upstream "
-                "has its own settings for that"
-            )
-        if self.managed and (self.context or self.parallel):
-            raise ValueError(
-                f"context and parallel are for the embedded engine: with engine = {self.managed}, give its own options "
-                "in engine_args"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_provider_needs_a_model(self) -> Config:
-        if (
-            self.upstream
-            and self.upstream.startswith(LITELLM)
-            and "/" not in self.upstream
-            and not self.model
-        ):
-            raise ValueError(
-                f"upstream {self.upstream!r} names no model: write {self.upstream}/MODEL, or set model"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _each_model_has_one_upstream(self) -> Config:
-        for (name, one), (other, another) in combinations(self.upstreams.items(), 2):
-            if shared := one.shared_with(another):
-                raise ValueError(
-                    f"upstreams.{name} and upstreams.{other} both claim the model {shared!r}: "
-                    "take it out of one of them"
-                )
-        own = [DEFAULT_MODEL] + ([self.model] if self.model and self.upstream else [])
-        if fault := next(filter(None, map(self._claimed, own)), None):
+    def _check_together(self) -> Config:
+        if fault := next(self._faults(), None):
             raise ValueError(fault)
         return self
 
+    def _faults(self) -> Iterator[str]:
+        if self.managed is None and (self.engine_args or self.engine_python):
+            yield (
+                "engine_args and engine_python need an engine that burnish starts: set engine (--engine) to vllm, "
+                "mlx or llama-server"
+            )
+        if self.managed and self.upstream:
+            yield (
+                f"engine = {self.managed} starts an engine, and upstream {self.upstream} names one that runs "
+                "already: leave one of them out"
+            )
+        if self.managed and self.models_preset:
+            yield f"models_preset is for an upstream: leave it out with engine = {self.managed}"
+        if self.managed == "llama-server" and self.engine_python:
+            yield "llama-server needs no Python: leave engine_python out"
+        for setting, wrong in (
+            ("set api_key (BURNISH_API_KEY)", self.api_key is None),
+            ("leave allow_management out", self.allow_management),
+        ):
+            if wrong and not is_loopback(self.host):
+                yield f"other machines can reach host {self.host!r}: {setting}, or listen on 127.0.0.1"
+        if self.api_key and self.api_key == self.admin_key:
+            yield "admin_key must differ from api_key, which callers get"
+        if self.upstream and self.model and self.model.startswith(OLLAMA):
+            yield (
+                f"model {self.model!r} is for the embedded engine: leave upstream out, or name a model that the "
+                "upstream has"
+            )
+        if (self.upstream or self.managed) and (self.context or self.parallel):
+            advice = (
+                "leave them out, or leave upstream out; the upstream has its own settings for that"
+                if self.upstream
+                else f"with engine = {self.managed}, give its own options in engine_args"
+            )
+            yield f"context and parallel are for the embedded engine: {advice}"
+        upstream = self.upstream or ""
+        if upstream.startswith(LITELLM) and "/" not in upstream and not self.model:
+            yield f"upstream {upstream!r} names no model: write {upstream}/MODEL, or set model"
+        yield from self._shared_models()
+
+    def _shared_models(self) -> Iterator[str]:
+        for (name, upstream), (rival_name, rival) in combinations(self.upstreams.items(), 2):
+            if shared := upstream.shared_with(rival):
+                yield (
+                    f"upstreams.{name} and upstreams.{rival_name} both claim the model {shared!r}: "
+                    "take it out of one of them"
+                )
+        own = [DEFAULT_MODEL] + ([self.model] if self.model and self.upstream else [])
+        yield from filter(None, map(self._claimed, own))
+
     def _claimed(self, model: str) -> str | None:
-        for name, each in self.upstreams.items():
-            if each.claims(model):
+        for name, upstream in self.upstreams.items():
+            if upstream.claims(model):
                 return (
                     f"upstreams.{name} claims the model {model!r}, which the main upstream answers for: "
                     "take it out of its models"

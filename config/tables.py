@@ -8,22 +8,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from burnish.config.hyperparameters import (
     OBJECTIVES,
     AdvancedHyperparameters,
     CommonHyperparameters,
+    FrozenRecord,
     known_objective,
 )
 from burnish.config.model_names import plain
+
+ExpandedPath = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 
 
 def _at_most(usual: int, share: float, *, least: int = 1) -> Callable[[dict[str, Any]], int]:
@@ -138,10 +134,8 @@ class TrainConfig(CommonHyperparameters):
         return {name: getattr(self, name) for name in own} | self.advanced.model_dump(exclude_unset=True)
 
 
-class LogConfig(BaseModel):
+class LogConfig(FrozenRecord):
     """The table ``[log]``: how long completions are kept (by default, forever), and which aren't learnt from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     keep_days: float | None = Field(
         None, gt=0, description="Delete completions that are older. Unset: never."
@@ -208,10 +202,8 @@ def _not_empty(models: tuple[str, ...]) -> tuple[str, ...]:
 UpstreamName = Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=40)]
 
 
-class UpstreamConfig(BaseModel):
+class UpstreamConfig(FrozenRecord):
     """A table ``[upstreams.NAME]``: a further upstream, which answers requests for the models that it names."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(upstream_url)] = Field(
         description="URL of an OpenAI-compatible server that answers for `models`; or `litellm:PROVIDER/MODEL`."
@@ -255,21 +247,17 @@ def _covers(claim: str, model: str) -> bool:
     return model.startswith(claim[:-1]) if claim.endswith("*") else model == claim
 
 
-class LitellmConfig(BaseModel):
+class LitellmConfig(FrozenRecord):
     """The table ``[litellm]``: where litellm is."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    python: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = Field(
+    python: ExpandedPath | None = Field(
         None,
         description="Interpreter of an environment that has litellm. Unset: burnish's own, with the extra cloud.",
     )
 
 
-class FeedbackConfig(BaseModel):
+class FeedbackConfig(FrozenRecord):
     """The table ``[feedback]``: how agents let people rate."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Literal["prompt", "reactions", "command"] = Field(
         "reactions",
@@ -279,10 +267,8 @@ class FeedbackConfig(BaseModel):
     )
 
 
-class RewardConfig(BaseModel):
+class RewardConfig(FrozenRecord):
     """The table ``[reward]``: what scores answers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = Field(
         None,
@@ -300,10 +286,8 @@ class RewardConfig(BaseModel):
     )
 
 
-class CaptureConfig(BaseModel):
+class CaptureConfig(FrozenRecord):
     """The table ``[capture]``: what is kept of a completion besides its texts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tokens: bool = Field(
         False,
@@ -312,10 +296,8 @@ class CaptureConfig(BaseModel):
     )
 
 
-class SignalsConfig(BaseModel):
+class SignalsConfig(FrozenRecord):
     """The table ``[signals]``: feedback from what coding agents' tools find out."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(
         False,
@@ -324,10 +306,8 @@ class SignalsConfig(BaseModel):
     )
 
 
-class ChatConfig(BaseModel):
+class ChatConfig(FrozenRecord):
     """The table ``[chat]``: what `burnish chat` asks for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     temperature: float | None = Field(
         None, ge=0, le=2, description="0: always the likeliest word. Unset: the engine's default."
