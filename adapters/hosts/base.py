@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.adapters.hosts.window import Window
 from burnish.adapters.manifest import AdapterVersion
 
 
@@ -35,6 +34,18 @@ class Endpoint:
     @property
     def urls(self) -> tuple[str, ...]:
         return (self.url, *self.also)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How long a request may be, and how many are answered at a time."""
+
+    context: int
+    """Tokens of one request, with its answer."""
+    parallel: int
+    """Requests that are decoded at a time; others wait."""
+    trained: int
+    """The longest context that the model was trained for, in tokens."""
 
 
 @dataclass(frozen=True, slots=True)

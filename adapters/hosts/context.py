@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.window import Window
+from burnish.adapters.hosts.base import Window
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts import llamacpp_preset
-from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
+from burnish.adapters.hosts.base import Endpoint, HostLimits
 from burnish.adapters.hosts.converted import check_base, ensure_converted
-from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
+from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # The router's own default (--models-max).
@@ -29,7 +29,7 @@ _RUNNING = frozenset({"loading", "loaded", "sleeping"})
 _SERVING = frozenset({"loaded", "sleeping"})
 
 
-class LlamaCppHost(NamedModelHost):
+class LlamaCppHost(NamedModelHost, ConvertingHost):
     """AdapterHost over a running ``llama-server --models-preset``. Serves ``<base>`` and ``<base>@v<n>-<content>``.
 
     Other models of the server are left alone; only sections that burnish added are removed.
@@ -69,9 +69,6 @@ class LlamaCppHost(NamedModelHost):
                     await self._start(name)
             self._loaded[number] = name
             return self._endpoint(name, number)
-
-    def name_of(self, version: AdapterVersion) -> str:
-        return engine_name(version)
 
     async def _serving(self) -> set[str]:
         return {name for name, status in (await self._models()).items() if status.get("value") in _SERVING}

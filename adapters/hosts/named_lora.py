@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
 from http import HTTPStatus
 from typing import ClassVar
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
-from burnish.adapters.hosts.user_engine import UserEngineHost
+from burnish.adapters.hosts.base import Endpoint, HostLimits
+from burnish.adapters.hosts.converted import check_base
+from burnish.adapters.hosts.user_engine import NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.weights_file import CONFIG
 
@@ -36,7 +37,7 @@ _UNSUPPORTED = re.compile(
 )
 
 
-class NamedLoraHost(UserEngineHost, ABC):
+class NamedLoraHost(NamedModelHost):
     """AdapterHost over a running engine that takes ``{"lora_name", "lora_path"}``; a subclass says how exactly."""
 
     engine: ClassVar[str]
@@ -61,41 +62,14 @@ class NamedLoraHost(UserEngineHost, ABC):
             await self._demand_base()
             return self._endpoint(self.base_model, BASE_VERSION)
         rank = self._demand_fitting(version)
-        name = engine_name(version)
-        if not self._has(await self._listing(), version):
+        name = self.name_of(version)
+        if name not in await self._serving():
             await self._load(version, name, rank)
-        return self._endpoint(self.request_model(name), version.number)
-
-    async def unload(self, version: int) -> None:
-        for adapter in self._versions():
-            if adapter.number == version and self._has(await self._listing(), adapter):
-                await self._unload(adapter)
-
-    async def forget(self, version: AdapterVersion) -> None:
-        return  # the engine reads a version's own directory, and keeps no file besides
-
-    async def served(self) -> dict[int, Endpoint]:
-        """Ask the engine which of our versions it serves; none if it is down."""
-        try:
-            listing = await self._listing()
-        except EngineError:
-            return {}
-        if self.base_model not in listing:
-            return {}
-        endpoints = {
-            version.number: self._endpoint(self.request_model(engine_name(version)), version.number)
-            for version in self._versions()
-            if self._has(listing, version)
-        }
-        return {BASE_VERSION: self._endpoint(self.base_model, BASE_VERSION)} | endpoints
+        return self._endpoint(name, version.number)
 
     @abstractmethod
     def command(self, rank: int) -> str:
         """Return the command line that starts the engine so that it takes adapters of this rank."""
-
-    def request_model(self, name: str) -> str:
-        """Return the ``model`` of requests to the adapter with this name."""
-        return name
 
     @abstractmethod
     def disabled(self, error: EngineRefused) -> bool:
@@ -137,9 +111,9 @@ class NamedLoraHost(UserEngineHost, ABC):
             except EngineRefused as error:
                 # Loaded since we looked, by another proxy or by our own request whose answer was lost.
                 already = error.status == HTTPStatus.BAD_REQUEST and "already" in error.detail.lower()
-                if not (already and self._has(await self._listing(), version)):
+                if not (already and name in await self._serving()):
                     raise self.explained(error, version, rank) from error
-            if not self._has(await self._listing(), version):
+            if name not in await self._serving():
                 raise EngineError(
                     f"{self.engine} at {self._api.url} answers that it loaded {name}, but does not list it; expected a "
                     "single engine behind the address, of a release that lists adapters"
@@ -147,17 +121,25 @@ class NamedLoraHost(UserEngineHost, ABC):
         except BaseException:
             # After a refusal there is nothing to undo, but an answer may have been lost.
             with suppress(EngineError):
-                if self._has(await self._listing(), version):
-                    await self._unload(version)
+                await self._drop(name)
             raise
 
-    async def _unload(self, version: AdapterVersion) -> None:
+    async def _drop(self, name: str) -> None:
+        if name not in await self._serving():
+            return
         try:
-            await self._api.ask("POST", self.unload_route, {"lora_name": engine_name(version)})
+            await self._api.ask("POST", self.unload_route, {"lora_name": name})
         except EngineRefused as error:
             # Unloaded since we looked, by another client or a restart.
-            if error.status != HTTPStatus.NOT_FOUND and self._has(await self._listing(), version):
+            if error.status != HTTPStatus.NOT_FOUND and name in await self._serving():
                 raise
+
+    async def _serving(self) -> set[str]:
+        """Return the names of the base and of our versions that are loaded from our directories."""
+        listing = await self._listing()
+        paths = {self.name_of(version): str(version.path.absolute()) for version in self._versions()}
+        loaded = {name for name, path in paths.items() if listing.get(name) == path}
+        return loaded | {self.base_model} if self.base_model in listing else set()
 
     async def _listing(self) -> dict[str, str]:
         """Return name → ``root`` of every model that the engine serves now. Raises EngineError."""
@@ -179,11 +161,7 @@ class NamedLoraHost(UserEngineHost, ABC):
 
     def _demand_fitting(self, version: AdapterVersion) -> int:
         """Return a version's rank. Raises IncompatibleAdapter if no setting of the engine could serve it."""
-        if version.manifest.base_digest != self.base_digest:
-            raise IncompatibleAdapter(
-                f"{version.served_name} was trained on other weights ({version.manifest.base_digest}) than "
-                f"{self.engine} serves as {self.base_model} ({self.base_digest})"
-            )
+        check_base(version, self.base_digest, self.base_model)
         try:
             config = json.loads((version.path / CONFIG).read_bytes())
             rank = max([int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values())])
@@ -196,7 +174,3 @@ class NamedLoraHost(UserEngineHost, ABC):
                     f"{version.served_name} has {key} set, which {self.engine} cannot serve; train without it"
                 )
         return rank
-
-    def _has(self, listing: dict[str, str], version: AdapterVersion) -> bool:
-        """Check that a version is loaded, and from our directory."""
-        return listing.get(engine_name(version)) == str(version.path.absolute())

@@ -20,7 +20,7 @@ from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
 from burnish.adapters.hosts.converted import check_base, ensure_converted
 from burnish.adapters.hosts.ollama_api import AdaptersRefused, OllamaApi, full
 from burnish.adapters.hosts.ollama_show import ModelDescription, takes_adapters
-from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
+from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.merging import ensure_merged
 
@@ -34,7 +34,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 _MERGED = ".merged.gguf"
 
 
-class OllamaHost(NamedModelHost):
+class OllamaHost(NamedModelHost, ConvertingHost):
     """AdapterHost over a running Ollama. Serves ``<base>`` and ``<base>-burnish:v<n>-<content>``.
 
     Its other models are left alone; only models that burnish created are deleted.

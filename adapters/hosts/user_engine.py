@@ -10,7 +10,7 @@ from typing import Any
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.hosts.base import Endpoint, engine_name
 from burnish.adapters.hosts.converted import converted_path, forget_converted, open_state
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
@@ -39,6 +39,10 @@ class UserEngineHost:
         self.base_digest = base_digest
         self._versions = versions
         self._api = EngineApi(url, api_key)
+        self._lock = asyncio.Lock()
+
+    async def forget(self, version: AdapterVersion) -> None:
+        return  # the engine reads a version's own directory, and keeps no file besides
 
     async def probe(self, endpoint: Endpoint) -> None:
         await self._api.probe(endpoint)
@@ -63,7 +67,6 @@ class ConvertingHost(UserEngineHost):
         super().__init__(url, **own)
         self._base_path = base_path
         self._state = state_dir
-        self._lock = asyncio.Lock()
         open_state(state_dir)
 
     async def forget(self, version: AdapterVersion) -> None:
@@ -73,16 +76,15 @@ class ConvertingHost(UserEngineHost):
         return converted_path(self._state, version, self.base_digest)
 
 
-class NamedModelHost(ConvertingHost, ABC):
-    """The common part of the hosts of engines in which each version is a model of its own beside the base."""
+class NamedModelHost(UserEngineHost, ABC):
+    """The common part of the hosts of engines in which each version has a name of its own beside the base."""
 
     def __init__(self, url: str, **own: Any) -> None:
-        """Send nothing yet. See ConvertingHost."""
         super().__init__(url, **own)
         self._loaded: dict[int, str] = {}
 
     async def unload(self, version: int) -> None:
-        """Free a version's memory and remove its model; ignore unknown ones and the base."""
+        """Free a version's memory; ignore unknown ones and the base."""
         if version == BASE_VERSION:
             return  # the user's own model, which others may use
         async with self._lock:
@@ -102,14 +104,13 @@ class NamedModelHost(ConvertingHost, ABC):
         names |= {self.name_of(version): version.number for version in self._versions()}
         return {number: self._endpoint(name, number) for name, number in names.items() if name in serving}
 
-    @abstractmethod
     def name_of(self, version: AdapterVersion) -> str:
-        """Return the name of a version's model."""
+        return engine_name(version)
 
     @abstractmethod
     async def _serving(self) -> set[str]:
-        """Return the names of the models that the engine serves. Raises EngineError."""
+        """Return the names of the base and of versions that the engine serves, maybe others. Raises EngineError."""
 
     @abstractmethod
     async def _drop(self, name: str) -> None:
-        """Remove a model, if there is one. Raises EngineError."""
+        """Remove a version, if it is there. Raises EngineError."""

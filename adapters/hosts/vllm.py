@@ -14,7 +14,7 @@ from http import HTTPStatus
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.named_lora import NamedLoraHost
-from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 SWITCH = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 """The variable without which vLLM has no routes for adapters."""
@@ -101,9 +101,9 @@ class SglangHost(NamedLoraHost):
             f"--enable-lora --max-lora-rank {max(rank, self.limits.max_rank)} --lora-target-modules all"
         )
 
-    def request_model(self, name: str) -> str:
-        """Return "base:adapter"; the adapter's name alone would be answered by the base model."""
-        return f"{self.base_model}:{name}"
+    def _endpoint(self, name: str, number: int) -> Endpoint:
+        """Name an adapter as "base:adapter"; its name alone would be answered by the base model."""
+        return super()._endpoint(name if number == BASE_VERSION else f"{self.base_model}:{name}", number)
 
     def disabled(self, error: EngineRefused) -> bool:
         """Without the option, the route is missing or its answer names the option."""

@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.base import Window
 from burnish.adapters.hosts.context import Needs, read_needs, window
 from burnish.adapters.hosts.embedded import MAX_RESIDENT, EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
-from burnish.adapters.hosts.window import Window
 from tests.support.tiny_gguf import TINY, random_llama
 
 GB = 10**9

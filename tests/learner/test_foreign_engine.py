@@ -78,7 +78,7 @@ async def test_a_version_of_other_weights_is_refused_and_base_serves(tmp_path: P
     async with world(tmp_path, engine, weights) as http:
         assert await ask(http, "default") == "smollm2"
         trouble = (await http.get("/burnish/status")).json()["engine"]["trouble"]
-        assert "was trained on other weights" in trouble
+        assert "was trained on base weights" in trouble
         assert engine.loaded == {}
 
 
