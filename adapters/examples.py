@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from burnish.adapters.manifest import Event
 from burnish.system import durable
 
 Kind = Literal["examples", "pairs"]
@@ -63,15 +62,3 @@ def versions(root: Path, kind: Kind) -> list[int]:
 
 def _file(root: Path, version: int, kind: Kind) -> Path:
     return root / f"v{version:04d}.{kind}.json"
-
-
-def moved_out(root: Path, events: Sequence[Event]) -> list[Event] | None:
-    """Move the examples that earlier releases wrote into events to files; return the events without them.
-
-    None: there were none. Raises OSError.
-    """
-    verdicts = [(event.version, event.details["verdict"]) for event in events if "verdict" in event.details]
-    with_examples = [(version, verdict) for version, verdict in verdicts if "examples" in verdict]
-    for version, verdict in with_examples:
-        keep(root, version, verdict.pop("examples"))
-    return list(events) if with_examples else None

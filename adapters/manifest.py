@@ -14,13 +14,11 @@ BASE_VERSION = 0
 State = Literal["candidate", "rejected", "live", "retired", "pruned"]
 
 
-class Manifest(BaseModel):
-    """The content of ``manifest.json`` in a version's directory: where it came from. Never changes."""
+class Provenance(BaseModel):
+    """How a version was made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int
-    """Counts from 1; directory ``v0007``, shown as "v7", served as ``<base_model>@v7``."""
     base_model: str
     """Name of the base model for users, e.g. "smollm2"."""
     base_digest: str
@@ -29,10 +27,8 @@ class Manifest(BaseModel):
     """Version whose weights training started from; 0 = fresh on the base."""
     run_id: str
     """Training run that made it."""
-    created_at: str
-    """UTC, ISO 8601."""
     feedback_ids: tuple[str, ...]
-    """The feedback that it was trained on (provenance)."""
+    """The feedback that it was trained on."""
     objective: str
     hyperparameters: dict[str, Any]
     metrics: dict[str, Any]
@@ -41,6 +37,15 @@ class Manifest(BaseModel):
     """The feedback that the gate tests it on."""
     unlearnt: dict[str, str] = {}
     """Names of answers with feedback that taught nothing all the same, and why."""
+
+
+class Manifest(Provenance):
+    """The content of ``manifest.json`` in a version's directory. Never changes."""
+
+    version: int
+    """Counts from 1; directory ``v0007``, shown as "v7", served as ``<base_model>@v7``."""
+    created_at: str
+    """UTC, ISO 8601."""
     checksums: dict[str, str]
     """File name → sha256 hex, for every other file of the directory."""
 

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +23,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, PrunedVersion, UnknownVersion
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, State
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, Provenance, State
 from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
 from burnish.system import durable
 
@@ -139,21 +138,7 @@ class Registry:
             self.on_live(version)
         return event
 
-    def register(
-        self,
-        adapter_dir: Path,
-        *,
-        base_model: str,
-        base_digest: str,
-        parent: int,
-        run_id: str,
-        feedback_ids: Sequence[str],
-        objective: str,
-        hyperparameters: dict[str, Any],
-        metrics: dict[str, Any],
-        held_out: Sequence[str] = (),
-        unlearnt: Mapping[str, str] = MappingProxyType({}),
-    ) -> AdapterVersion:
+    def register(self, adapter_dir: Path, provenance: Provenance) -> AdapterVersion:
         """Copy an adapter in as a new version, a candidate.
 
         Raises CorruptAdapter, which names the fault in the files, and OSError (a full disk); nothing is registered
@@ -165,24 +150,15 @@ class Registry:
             check_adapter(partial)
             manifest = Manifest(
                 version=number,
-                base_model=base_model,
-                base_digest=base_digest,
-                parent=parent,
-                run_id=run_id,
                 created_at=_now(),
-                feedback_ids=tuple(feedback_ids),
-                objective=objective,
-                hyperparameters=hyperparameters,
-                metrics=metrics,
-                held_out=tuple(held_out),
-                unlearnt=dict(unlearnt),
                 checksums=checksums,
+                **dict(provenance),
             )
             durable.create(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
             durable.sync(partial)
             partial.rename(self._path(number))
             durable.sync(self.root)
-            self._append(number, "candidate", f"trained by {run_id}", {})
+            self._append(number, "candidate", f"trained by {provenance.run_id}", {})
         return self.get(number)
 
     def verify(self, number: int) -> None:
@@ -211,17 +187,12 @@ class Registry:
     def recover(self) -> None:
         """Clean up after a crash: delete half-copied and half-deleted versions, and add a missing first event.
 
-        Also takes prompts and replies out of events that earlier releases wrote.
-
         The process that writes calls it once, before anything else.
         """
         with self._writing:
             for partial in self.root.glob(f"v*{_PARTIAL}"):
                 shutil.rmtree(partial, ignore_errors=True)
             events = self.events()
-            if rewritten := examples.moved_out(self.root, events):
-                lines = "".join(event.model_dump_json() + "\n" for event in rewritten)
-                durable.replace(self.root / EVENTS, lines)
             for event in events:
                 if event.state == "pruned":
                     _delete_weights(self._path(event.version))

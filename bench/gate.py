@@ -29,7 +29,7 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
-from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.manifest import AdapterVersion, Provenance
 from burnish.adapters.registry import Registry
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.gate import judge
@@ -137,14 +137,16 @@ class Bench:
             (directory / CONFIG).write_bytes((trained / CONFIG).read_bytes())
         return self._registry.register(
             directory,
-            base_model="smollm2",
-            base_digest=self._host.base_digest,
-            parent=0,
-            run_id=candidate.name,
-            feedback_ids=[],
-            objective=candidate.objective,
-            hyperparameters={},
-            metrics={},
+            Provenance(
+                base_model="smollm2",
+                base_digest=self._host.base_digest,
+                parent=0,
+                run_id=candidate.name,
+                feedback_ids=(),
+                objective=candidate.objective,
+                hyperparameters={},
+                metrics={},
+            ),
         )
 
     def _spec(self, candidate: Candidate) -> JobSpec:

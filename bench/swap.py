@@ -36,7 +36,7 @@ from bench.swap_engines import KINDS, Engine, Kind
 from bench.swap_merged import Stages, timed_stages
 from bench.swap_prefix import MARGIN, Candidates, apart, candidates, fresh, least_apart, noise
 from burnish.adapters.hosts.fetch import ensure_small_model
-from burnish.adapters.manifest import BASE_VERSION
+from burnish.adapters.manifest import BASE_VERSION, Provenance
 from burnish.adapters.registry import Registry
 from tests.support.burnish import Burnish, running
 from tests.support.lora import SMALL, random_lora, version_of, write_peft
@@ -191,14 +191,16 @@ def make_versions(engine: Engine, data_dir: Path, folder: Path) -> dict[int, Pat
         made[number] = write_peft(folder / f"made-{number}", weights, rank=rank)
         version = registry.register(
             made[number],
-            base_model=engine.host.base_model,
-            base_digest=engine.host.base_digest,
-            parent=BASE_VERSION,
-            run_id="run_bench",
-            feedback_ids=[],
-            objective="none",
-            hyperparameters={},
-            metrics={},
+            Provenance(
+                base_model=engine.host.base_model,
+                base_digest=engine.host.base_digest,
+                parent=BASE_VERSION,
+                run_id="run_bench",
+                feedback_ids=(),
+                objective="none",
+                hyperparameters={},
+                metrics={},
+            ),
         )
         assert version.number == number
     return made

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from burnish.adapters import examples
 from burnish.adapters.errors import IllegalTransition, NeedsRestart
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Provenance, learnt_by
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
@@ -498,16 +498,18 @@ class Cycle:
         summary = job.result()
         return self.registry.register(
             job.adapter,
-            base_model=plan.spec.base_model,
-            base_digest=plan.spec.base_digest,
-            parent=plan.parent,
-            run_id=plan.run_id,
-            feedback_ids=_said(choice.rating for choice in plan.training if not choice.replayed),
-            objective=plan.spec.objective,
-            hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
-            metrics=_figures(summary) | {"notes": list(plan.spec.notes)},
-            held_out=_said(plan.held_out),
-            unlearnt=summary.unlearnt,
+            Provenance(
+                base_model=plan.spec.base_model,
+                base_digest=plan.spec.base_digest,
+                parent=plan.parent,
+                run_id=plan.run_id,
+                feedback_ids=_said(choice.rating for choice in plan.training if not choice.replayed),
+                objective=plan.spec.objective,
+                hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
+                metrics=_figures(summary) | {"notes": list(plan.spec.notes)},
+                held_out=_said(plan.held_out),
+                unlearnt=summary.unlearnt,
+            ),
         )
 
     async def _judge(
@@ -561,9 +563,9 @@ def _write(job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion])
     )
 
 
-def _said(ratings: Iterable[Rating]) -> list[str]:
+def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:
     """Return the IDs of the feedback, each once."""
-    return list(dict.fromkeys(name for rating in ratings for name in rating.feedback_ids))
+    return tuple(dict.fromkeys(name for rating in ratings for name in rating.feedback_ids))
 
 
 def _outcome(summary: TrainResult) -> str:

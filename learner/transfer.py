@@ -13,7 +13,7 @@ from burnish.adapters.convert import gguf, gguf_layout, mlx
 from burnish.adapters.convert.peft import read_peft, write_peft
 from burnish.adapters.errors import AdapterError, UnknownVersion
 from burnish.adapters.hosts.converted import check_base
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Provenance
 from burnish.adapters.merging import Merged, ensure_merged
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.weights_file import CONFIG, MAX_CONFIG_BYTES, MAX_FILE_BYTES, WEIGHTS
@@ -57,14 +57,16 @@ class Transfer:
             with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
                 version = self.registry.register(
                     self._as_peft(path, Path(folder) / "adapter"),
-                    base_model=self.base_model,
-                    base_digest=self.base_digest,
-                    parent=BASE_VERSION,
-                    run_id="import",
-                    feedback_ids=[],
-                    objective="none",
-                    hyperparameters={},
-                    metrics={},
+                    Provenance(
+                        base_model=self.base_model,
+                        base_digest=self.base_digest,
+                        parent=BASE_VERSION,
+                        run_id="import",
+                        feedback_ids=(),
+                        objective="none",
+                        hyperparameters={},
+                        metrics={},
+                    ),
                 )
         except AdapterError as error:
             raise Unprocessable(f"{path} cannot be imported: {error}", param="path") from error

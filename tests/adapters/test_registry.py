@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
 from burnish.adapters.registry import EVENTS, Registry
 from tests.adapters.engines import full_disk
@@ -165,26 +164,6 @@ def test_a_crash_between_rename_and_event_is_repaired(registry: Registry, adapte
     assert not list(registry.root.glob("*.tmp"))
 
 
-def test_prompts_in_events_of_earlier_releases_move_to_a_file_that_can_be_erased(
-    registry: Registry, adapter: Path
-) -> None:
-    register(registry, adapter)
-    shown = [{"why": "a typical pair", "prompt": "My secret?", "before": "No.", "after": "Yes."}]
-    verdict = {"outcome": "passed", "reason": "better", "checks": [], "examples": shown}
-    registry.record(1, "candidate", "better", verdict=verdict)
-    before = registry.events()
-    for _ in range(2):
-        registry.recover()
-        assert b"My secret?" not in (registry.root / EVENTS).read_bytes()
-        assert examples.of(registry.root, 1) == shown
-    assert [(each.at, each.reason) for each in registry.events()] == [
-        (each.at, each.reason) for each in before
-    ]
-    assert registry.events()[-1].details["verdict"] == {"outcome": "passed", "reason": "better", "checks": []}
-    examples.erase(registry.root, examples.prompts(registry.root))
-    assert examples.of(registry.root, 1) == []
-
-
 @given(cut=st.integers(min_value=1), junk=st.binary(max_size=8))
 def test_a_line_torn_at_any_place_is_ignored_and_cut(
     tmp_path_factory: pytest.TempPathFactory, cut: int, junk: bytes
@@ -252,13 +231,14 @@ def test_kill_9_at_any_moment_leaves_whole_versions_and_a_readable_history(
     root = tmp_path / "adapters"
     script = textwrap.dedent(f"""
         from pathlib import Path
+        from burnish.adapters.manifest import Provenance
         from burnish.adapters.registry import Registry
         registry = Registry(Path({str(root)!r}))
         registry.recover()
         print("ready", flush=True)
         while True:
-            version = registry.register(Path({str(adapter)!r}), base_model="m", base_digest="d", parent=0, run_id="r",
-                feedback_ids=[], objective="mis_po", hyperparameters={{}}, metrics={{}})
+            version = registry.register(Path({str(adapter)!r}), Provenance(base_model="m", base_digest="d", parent=0,
+                run_id="r", feedback_ids=(), objective="mis_po", hyperparameters={{}}, metrics={{}}))
             registry.record(version.number, "live", "test")
             print(version.number, flush=True)
     """)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from burnish.adapters.manifest import AdapterVersion, Manifest
+from burnish.adapters.manifest import AdapterVersion, Manifest, Provenance
 from burnish.adapters.registry import Registry
 from tests.support.tiny_gguf import LINEAR, Array, Shape, tiny_lora
 
@@ -82,4 +82,4 @@ def register(
 ) -> AdapterVersion:
     """Register a trained adapter; ``changes``: other provenance than usual."""
     usual = PROVENANCE | {"base_model": base_model, "base_digest": base_digest}
-    return registry.register(directory, **usual | changes)
+    return registry.register(directory, Provenance(**usual | changes))
