@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,47 @@ ALLOWED = frozenset({WEIGHTS, CONFIG})
 # A rank-256 adapter on all layers of a 70B model has about 3 GB.
 MAX_FILE_BYTES = 8 * 1024**3
 MAX_CONFIG_BYTES = 1024**2
-# This many numbers are checked at a time, because a big adapter must not fill the memory of the serving process.
-CHUNK_NUMBERS = 4 * 1024**2
+# So much is checked at a time, because a big adapter must not fill the memory of the serving process.
+CHUNK_BYTES = 16 * 1024**2
 
 _LENGTH_BYTES = 8
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-_BF16_EXPONENT = 0x7F80
-_BF16_MAGNITUDE = 0x7FFF
+
+
+class Tensor(NamedTuple):
+    """A tensor of a safetensors file."""
+
+    name: str
+    kind: str
+    """Of its numbers, e.g. "BF16"."""
+    shape: tuple[int, ...]
+    start: int
+    """Offset in the file."""
+    size: int
+    """Bytes."""
+
+
+def tensors_in(path: Path) -> list[Tensor]:
+    """Return the tensors of a safetensors file, in its order. Raises OSError, SafetensorError."""
+    # The library checks that the header fits the file, and that the tensors fill it back to back.
+    with safe_open(path, "numpy"):
+        pass
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    tensors = [
+        Tensor(name, entry["dtype"], tuple(entry["shape"]), _LENGTH_BYTES + length + begin, end - begin)
+        for name, entry in header.items()
+        for begin, end in [entry["data_offsets"]]
+    ]
+    return sorted(tensors, key=lambda tensor: tensor.start)
+
+
+def widened(content: bytes, kind: str) -> NDArray[Any]:
+    """Return numbers of a safetensors file; bfloat16 as float32, which holds it exactly."""
+    numbers = np.frombuffer(content, _DTYPES[kind])
+    return (numbers.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else numbers
 
 
 def check_adapter(directory: Path) -> None:
@@ -72,43 +106,33 @@ def _check_config(path: Path) -> None:
 
 
 def _check_weights(path: Path) -> None:
-    header, start = _header(path)
-    content = np.memmap(path, dtype=np.uint8, mode="r", offset=start) if path.stat().st_size > start else None
+    try:
+        tensors = tensors_in(path)
+    except (OSError, SafetensorError) as error:
+        raise CorruptAdapter(f"{path} is cut, damaged, or isn't safetensors: {error}") from error
+    content = np.memmap(path, dtype=np.uint8, mode="r")
     nonzero = False
-    for name, entry in header.items():
-        dtype, (begin, end) = entry["dtype"], entry["data_offsets"]
-        if dtype not in _DTYPES:
+    for name, kind, _, start, size in tensors:
+        if kind not in _DTYPES:
             raise CorruptAdapter(
-                f"{path}: tensor {name} has dtype {dtype!r}, expected one of {', '.join(_DTYPES)}"
+                f"{path}: tensor {name} has dtype {kind!r}, expected one of {', '.join(_DTYPES)}"
             )
-        if content is None or begin == end:
+        if not size:
             raise CorruptAdapter(f"{path}: tensor {name} is empty")
-        finite, zero = _scan(content[begin:end], dtype)
-        if not finite:
-            raise CorruptAdapter(f"{path}: tensor {name} holds NaN or infinite numbers; training diverged")
-        nonzero = nonzero or (not zero and "lora_B" in name)
+        for place in range(start, start + size, CHUNK_BYTES):
+            numbers = widened(content[place : min(place + CHUNK_BYTES, start + size)].tobytes(), kind)
+            if not np.isfinite(numbers).all():
+                raise CorruptAdapter(
+                    f"{path}: tensor {name} holds NaN or infinite numbers; training diverged"
+                )
+            nonzero = nonzero or ("lora_B" in name and bool(numbers.any()))
     for factor in ("lora_A", "lora_B"):
-        if not any(factor in name for name in header):
+        if not any(factor in tensor.name for tensor in tensors):
             raise CorruptAdapter(f"{path}: there is no {factor} tensor, so this isn't a LoRA")
     if not nonzero:
         raise CorruptAdapter(
             f"{path}: every lora_B is zero, so the adapter changes nothing; nothing was learnt"
         )
-
-
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the parsed header and the offset of the first tensor."""
-    try:
-        # The library checks that the header fits the file, and that the tensors fill it back to back.
-        with safe_open(path, "numpy"):
-            pass
-    except (OSError, SafetensorError) as error:
-        raise CorruptAdapter(f"{path} is cut, damaged, or isn't safetensors: {error}") from error
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        header = _parse_object(path, file.read(length))
-    header.pop("__metadata__", None)
-    return header, _LENGTH_BYTES + length
 
 
 def _parse_object(path: Path, content: bytes) -> dict[str, Any]:
@@ -119,18 +143,3 @@ def _parse_object(path: Path, content: bytes) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise CorruptAdapter(f"{path} has a JSON {type(parsed).__name__}, expected an object")
     return parsed
-
-
-def _scan(content: NDArray[np.uint8], dtype: str) -> tuple[bool, bool]:
-    """Return (all finite, all zero) of one tensor's bytes."""
-    width = np.dtype(_DTYPES[dtype]).itemsize
-    finite, zero = True, True
-    for place in range(0, content.size, CHUNK_NUMBERS * width):
-        numbers = np.frombuffer(content[place : place + CHUNK_NUMBERS * width].tobytes(), _DTYPES[dtype])
-        if dtype == "BF16":
-            finite = finite and bool(np.all(numbers & _BF16_EXPONENT != _BF16_EXPONENT))
-            zero = zero and not np.any(numbers & _BF16_MAGNITUDE)
-        else:
-            finite = finite and bool(np.all(np.isfinite(numbers)))
-            zero = zero and not np.any(numbers)
-    return finite, zero

@@ -28,13 +28,13 @@ from burnish.adapters.convert.peft import (
     PeftAdapter,
     check_finite,
     check_shape,
+    paired,
     read_peft,
     write_peft,
 )
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter
 from burnish.system import durable
 
-_MATRIX = 2
 # With these keys an adapter applies only sometimes, or in another way.
 _UNSUPPORTED = ("adapter.alora.invocation_tokens", "adapter.lora.prompt_prefix")
 
@@ -176,32 +176,27 @@ def _values(path: Path, tensor: Any) -> Array:
     return array
 
 
-def _pairs(path: Path, halves: dict[str, Array], base: BaseLayout) -> dict[str, Lora]:
+def _pairs(path: Path, tensors: dict[str, Array], base: BaseLayout) -> dict[str, Lora]:
     """Return the pair of each module, with its rows in Hugging Face's order."""
     modules = modules_by_name(base)
-    names = dict.fromkeys(name.removesuffix(".lora_a").removesuffix(".lora_b") for name in halves)
-    pairs = {}
-    for name in names:
-        if name in halves:
+    halves: dict[str, dict[str, Array]] = {}
+    for tensor, array in tensors.items():
+        name, _, half = tensor.rpartition(".lora_")
+        if half not in ("a", "b"):
             raise IncompatibleAdapter(
-                f"{path}: {name} isn't part of a plain LoRA; leaving it out would change replies"
+                f"{path}: {tensor} isn't part of a plain LoRA; leaving it out would change replies"
             )
         if name not in modules:
             embedding = name == "token_embd.weight"
             kind = "is a trained embedding" if embedding else "isn't a linear layer of the base"
             raise IncompatibleAdapter(f"{path}: {name} {kind}; only linear layers can be converted")
-        a, b = halves.get(f"{name}.lora_a"), halves.get(f"{name}.lora_b")
-        if a is None or b is None:
-            raise CorruptAdapter(f"{path}: {name} has only one half; expected lora_a and lora_b")
-        if not a.ndim == b.ndim == _MATRIX or a.shape[0] != b.shape[1]:
-            raise CorruptAdapter(
-                f"{path}: {name} has lora_a {a.shape} and lora_b {b.shape}; their ranks differ"
-            )
-        check_shape(modules[name], Lora(a, b), base.shapes[name])
-        pairs[modules[name]] = Lora(a, reordered(name, b, base, for_gguf=False))
-    if not pairs:
-        raise CorruptAdapter(f"{path} has no tensors")
-    return {module: pairs[module] for module in sorted(pairs)}
+        halves.setdefault(modules[name], {})[half] = array
+    pairs = paired(path, halves, lambda _: None)
+    for name, module in modules.items():
+        if lora := pairs.get(module):
+            check_shape(module, lora, base.shapes[name])
+            pairs[module] = Lora(lora.a, reordered(name, lora.b, base, for_gguf=False))
+    return pairs
 
 
 def _alpha_of_scale_one(path: Path, pairs: dict[str, Lora]) -> float:

@@ -10,13 +10,16 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
+
+from safetensors import SafetensorError
 
 from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.peft import Lora, check_shape, read_peft, to_float32
 from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.merging import Merged
+from burnish.adapters.weights_file import Tensor, tensors_in
 from burnish.system import durable
 
 WEIGHTS = "*.safetensors"
@@ -27,19 +30,6 @@ COPIED = ("*.json", "*.jinja", "*.txt", "*.model")
 NOT_COPIED = ("burnish.json", CONFIG, INDEX)
 FLOAT32_BYTES = 4
 LENGTH_BYTES = 8
-
-
-class Tensor(NamedTuple):
-    """A tensor of a safetensors file."""
-
-    name: str
-    kind: str
-    """Of its numbers, e.g. "BF16"."""
-    shape: tuple[int, ...]
-    start: int
-    """Offset in the file."""
-    size: int
-    """Bytes."""
 
 
 def merge_hf(adapter: Path, base: Path, target: Path) -> Merged:
@@ -74,23 +64,10 @@ def merge_hf(adapter: Path, base: Path, target: Path) -> Merged:
 
 
 def _tensors(path: Path) -> list[Tensor]:
-    """Read the list of tensors, in the order of the file. Raises EngineError."""
     try:
-        whole = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(LENGTH_BYTES), "little")
-            listed = json.loads(file.read(min(length, whole)))
-        tensors = [
-            Tensor(name, layout["dtype"], tuple(layout["shape"]), start + LENGTH_BYTES + length, end - start)
-            for name, layout in listed.items()
-            if name != "__metadata__"
-            for start, end in [layout["data_offsets"]]
-        ]
-        if any(tensor.start + tensor.size > whole for tensor in tensors):
-            raise ValueError("it is cut")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        return tensors_in(path)
+    except (OSError, SafetensorError) as error:
         raise EngineError(f"cannot read the model {path} as safetensors: {error}") from error
-    return sorted(tensors, key=lambda tensor: tensor.start)
 
 
 def _check_fitting(changes: Mapping[str, Lora], tensors: list[Tensor], base: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, check_shape, read_peft, read_tensors
+from burnish.adapters.convert.peft import Array, PeftAdapter, check_shape, paired, read_peft, read_tensors
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from burnish.system import durable
 
@@ -136,17 +136,8 @@ def from_mlx(path: Path) -> PeftAdapter:
             raise IncompatibleAdapter(
                 f"{path}: tensor {name!r} of shape {array.shape} isn't part of a LoRA on linear layers"
             )
-        halves.setdefault(match["module"], {})[match["half"]] = array
-    if not halves:
-        raise CorruptAdapter(f"{path} has no tensors")
-    for module, pair in halves.items():
-        shapes = {half: array.shape for half, array in pair.items()}
-        if pair.keys() != {"a", "b"} or not pair["a"].shape[1] == pair["b"].shape[0] == rank:
-            raise CorruptAdapter(
-                f"{path}: {module} has {shapes}; expected lora_a (in, {rank}) and lora_b ({rank}, out)"
-            )
-    pairs = {module: Lora(halves[module]["a"].T, halves[module]["b"].T) for module in sorted(halves)}
-    return PeftAdapter(_alpha(scale, rank), pairs)
+        halves.setdefault(match["module"], {})[match["half"]] = array.T
+    return PeftAdapter(_alpha(scale, rank), paired(path, halves, lambda _: rank))
 
 
 def _read_config(path: Path) -> tuple[int, float]:

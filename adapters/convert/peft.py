@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
-from burnish.adapters.weights_file import CONFIG, WEIGHTS
+from burnish.adapters.weights_file import CONFIG, WEIGHTS, widened
 from burnish.system import durable
 
 Array = NDArray[np.float32]
 
 _PREFIX = "base_model.model."
-_TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]{{1,255}})\.lora_(?P<half>[AB])\.weight")
+_TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]{{1,255}})\.lora_(?P<half>A|B)\.weight")
 _EMBEDDING = re.compile(r".*\.lora_embedding_[AB]")
 # Of rank_pattern. Groups, alternatives and many stars can be written so that matching them takes for ever.
 _NAMES = re.compile(r"[\w.*^$\\-]*")
@@ -89,7 +89,7 @@ def read_peft(path: Path) -> PeftAdapter:
     (not plain LoRA: DoRA, trained embeddings, biases, …).
     """
     config = _read_config(path / CONFIG)
-    pairs = _pairs(read_tensors(path / WEIGHTS), config)
+    pairs = paired(path, _halves(read_tensors(path / WEIGHTS)), lambda module: _rank_of(module, config))
     alpha = float(config["lora_alpha"])
     if config.get("use_rslora"):
         # rsLoRA scales by alpha/sqrt(r), everything else by alpha/r (Kalajdzievski, arXiv 2312.03732).
@@ -176,36 +176,47 @@ def to_float32(name: str, kind: str, content: bytes, shape: Sequence[int]) -> Ar
 
     Raises IncompatibleAdapter when it is of another type.
     """
-    if kind == "BF16":
-        array = (np.frombuffer(content, "<u2").astype(np.uint32) << 16).view(np.float32)
-    elif kind in ("F32", "F16"):
-        array = np.frombuffer(content, "<f4" if kind == "F32" else "<f2").astype(np.float32)
-    else:
+    if kind not in ("F32", "F16", "BF16"):
         raise IncompatibleAdapter(f"{name} is of type {kind}; expected F32, F16 or BF16")
-    return array.reshape(shape)
+    return widened(content, kind).astype(np.float32).reshape(shape)
 
 
-def _pairs(tensors: dict[str, Array], config: dict[str, Any]) -> dict[str, Lora]:
-    """Return the pair of each module, sorted by name."""
+def _halves(tensors: dict[str, Array]) -> dict[str, dict[str, Array]]:
     halves: dict[str, dict[str, Array]] = {}
     for name, array in tensors.items():
         match = _TENSOR.fullmatch(name)
         if match is None:
             kind = "is a trained embedding" if _EMBEDDING.fullmatch(name) else "isn't part of a plain LoRA"
             raise IncompatibleAdapter(f"tensor {name!r} {kind}; leaving it out would change replies")
-        halves.setdefault(match["module"], {})[match["half"]] = array
+        halves.setdefault(match["module"], {})[match["half"].lower()] = array
+    return halves
+
+
+def paired(
+    path: Path, halves: Mapping[str, Mapping[str, Array]], rank_of: Callable[[str], int | None]
+) -> dict[str, Lora]:
+    """Return the pair of each module, sorted by name: the same adapter must give the same bytes.
+
+    ``halves``: module → {"a": (r, in), "b": (out, r)}; ``rank_of`` returns the rank in the configuration, or None.
+    Raises CorruptAdapter.
+    """
     if not halves:
-        raise CorruptAdapter("the adapter has no tensors")
-    for module, pair in halves.items():
-        if pair.keys() != {"A", "B"}:
-            raise CorruptAdapter(f"{module} has only lora_{''.join(pair)}; expected lora_A and lora_B")
-        a, b, rank = pair["A"], pair["B"], _rank_of(module, config)
-        if not a.ndim == b.ndim == _MATRIX or not a.shape[0] == b.shape[1] == rank:
+        raise CorruptAdapter(f"{path} has no tensors")
+    pairs = {}
+    for module in sorted(halves):
+        pair, rank = halves[module], rank_of(module)
+        if pair.keys() != {"a", "b"}:
             raise CorruptAdapter(
-                f"{module} has lora_A {a.shape} and lora_B {b.shape}; expected rank {rank} in both"
+                f"{path}: {module} has only lora_{''.join(pair)}; expected both halves, lora_a and lora_b"
             )
-    # Sorted: the same adapter must give the same bytes.
-    return {module: Lora(halves[module]["A"], halves[module]["B"]) for module in sorted(halves)}
+        a, b = pair["a"], pair["b"]
+        if not a.ndim == b.ndim == _MATRIX or not a.shape[0] == b.shape[1] == (rank or a.shape[0]):
+            expected = f"rank {rank} in both" if rank else "one rank in both"
+            raise CorruptAdapter(
+                f"{path}: {module} has lora_a {a.shape} and lora_b {b.shape}; expected {expected}"
+            )
+        pairs[module] = Lora(a, b)
+    return pairs
 
 
 def _rank_of(module: str, config: dict[str, Any]) -> int:
