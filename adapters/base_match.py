@@ -10,13 +10,9 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from burnish.adapters.convert.gguf_layout import field, open_gguf
+from burnish.adapters.convert.gguf_layout import demanded, open_gguf
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
-from burnish.system.extras import how_to_install
-
-GGUF_MAGIC = b"GGUF"
 
 # GGUF's name of an architecture → the model types of transformers that are converted to it under another name.
 _ALSO = {"llama": {"mistral", "mixtral"}, "command-r": {"cohere"}}
@@ -60,15 +56,6 @@ def shape(weights: Path) -> BaseShape:
     return _of_directory(weights) if weights.is_dir() else _of_gguf(weights)
 
 
-def is_gguf(path: Path) -> bool:
-    """Look into the file, since Ollama's files have no suffix."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
-    except OSError:
-        return False
-
-
 def _of_directory(path: Path) -> BaseShape:
     try:
         config = json.loads((path / "config.json").read_bytes())
@@ -86,25 +73,16 @@ def _of_directory(path: Path) -> BaseShape:
 def _of_gguf(path: Path) -> BaseShape:
     try:
         reader = open_gguf(path)
-
-        def demanded(key: str) -> Any:
-            content = field(reader, key)
-            if content is None:
-                raise ValueError(f"it has no {key}")
-            return content
-
-        architecture = str(demanded("general.architecture"))
+        architecture = str(demanded(reader, "general.architecture"))
         rows = [int(tensor.shape[1]) for tensor in reader.tensors if tensor.name == "token_embd.weight"]
         if not rows:
             raise ValueError("it has no token_embd.weight")
         return BaseShape(
             architecture,
-            int(demanded(f"{architecture}.embedding_length")),
-            int(demanded(f"{architecture}.block_count")),
+            int(demanded(reader, f"{architecture}.embedding_length")),
+            int(demanded(reader, f"{architecture}.block_count")),
             rows[0],
         )
-    except ImportError as error:
-        raise EngineError(f"GGUF files cannot be read ({error}); run: {how_to_install()}") from error
     except (OSError, ValueError) as error:
         raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
 

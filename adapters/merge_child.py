@@ -11,13 +11,13 @@ import json
 import os
 import signal
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from burnish.adapters.errors import AdapterError, EngineError
+from burnish.system.parent import end_with_parent
 
 NICENESS = 10
 """Requests go first: nobody waits for a merge."""
@@ -32,7 +32,7 @@ def main() -> None:
     os.nice(NICENESS)
     os.environ |= ONE_THREAD
     adapter, base, target = map(Path, json.loads(sys.stdin.buffer.readline()))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     print(json.dumps(_answer(adapter, base, target)))  # noqa: T201
 
 
@@ -48,12 +48,6 @@ def _answer(adapter: Path, base: Path, target: Path) -> dict[str, Any]:
         return {"error": type(error).__name__, "message": str(error)}
     except MemoryError:
         return {"error": EngineError.__name__, "message": "memory ran out; close other programs first"}
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 4096):
-        continue
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -12,14 +12,13 @@ import json
 import logging
 import os
 import re
-import stat
 import sys
-import threading
 import traceback
 import warnings
 from pathlib import Path
 
 from burnish.system import durable
+from burnish.system.parent import end_with_parent
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
 from burnish.training.reward_job import read_reward_job
@@ -27,7 +26,6 @@ from burnish.training.reward_job import read_reward_job
 FAULT, KNOWN_FAULT, ORPHANED = 1, 2, 3
 # Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
 NICENESS = 10
-STDIN = 0
 
 
 def main() -> int:
@@ -38,7 +36,8 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads what a library prints there
-    threading.Thread(target=_exit_with_parent, name="orphan watch", daemon=True).start()
+    # An orphan never trains on. There is no other way out of a running step from another thread.
+    end_with_parent(lambda: os._exit(ORPHANED))
     job = JobDirectory(arguments.directory)
     try:
         _run(arguments.step, job)
@@ -86,16 +85,6 @@ def _give_way(threads: int) -> None:
     }
     # peft and transformers deprecate each other's names; nothing that the reader of our log can do.
     warnings.simplefilter("ignore", FutureWarning)
-
-
-def _exit_with_parent() -> None:
-    """Wait until the process that started us closes our stdin, so that an orphan never trains on."""
-    mode = os.fstat(STDIN).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        return  # a terminal, a file or /dev/null: nobody's pipe
-    while os.read(STDIN, 1024):
-        pass
-    os._exit(ORPHANED)  # the only way out of a running training step from another thread
 
 
 def _shortage(error: Exception) -> str | None:

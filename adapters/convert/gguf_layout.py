@@ -86,10 +86,8 @@ def untrainable(path: Path) -> str | None:
 
 
 def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
-    def number(key: str, otherwise: int | None = None) -> int:
-        value = field(reader, f"{architecture}.{key}")
-        if value is None and otherwise is not None:
-            return otherwise
+    def number(key: str, default: int | None = None) -> int:
+        value = field(reader, f"{architecture}.{key}", default)
         if not isinstance(value, int):  # None, or a list: one number a layer
             raise ValueError(f"{architecture}.{key} is {value!r}, expected a number")
         return value
@@ -116,10 +114,17 @@ def open_gguf(path: Path) -> Any:
         raise ValueError(f"the file is damaged: {error!r}") from error
 
 
-def field(reader: Any, key: str) -> Any:
-    """Return a metadata value; None if the file has no such key."""
-    found = reader.get_field(key)
-    return None if found is None else found.contents()
+def field(reader: Any, key: str, default: Any = None) -> Any:
+    """Return a metadata value; ``default`` if the file has no such key."""
+    metadata = reader.get_field(key)
+    return default if metadata is None else metadata.contents()
+
+
+def demanded(reader: Any, key: str) -> Any:
+    """Return a metadata value. Raises ValueError if the file has no such key."""
+    if reader.get_field(key) is None:
+        raise ValueError(f"it has no {key}")
+    return field(reader, key)
 
 
 @cache
@@ -176,7 +181,7 @@ def gguf_name(module: str, base: BaseLayout) -> str:
     reason = ""
     if module == "lm_head":
         reason = "; its output layer is the embedding, and an adapter can't change only one of them"
-    elif any("attn_qkv" in each for each in base.shapes):
+    elif any("attn_qkv" in tensor for tensor in base.shapes):
         reason = "; it keeps q, k and v fused in one tensor"
     raise IncompatibleAdapter(f"the base {base.path.name} has no tensor for {module}{reason}")
 

@@ -22,8 +22,8 @@ from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.gguf import pairs_by_tensor, read_lora
 from burnish.adapters.convert.gguf_layout import BaseLayout, open_gguf, read_base
 from burnish.adapters.convert.peft import Array, Lora
-from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks
-from burnish.adapters.errors import EngineError, IncompatibleAdapter, LostInRounding
+from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks, writing
+from burnish.adapters.errors import IncompatibleAdapter, LostInRounding
 from burnish.adapters.merging import Merged
 from burnish.system import durable
 
@@ -71,20 +71,15 @@ def write_merged(changes: Mapping[str, Lora], base: BaseLayout, target: Path, pr
     size = tensors[-1].end
     check_disk(target, size)
     fidelity = Fidelity()
-    try:
-        with base.path.open("rb") as source, durable.replacing(target) as temporary:
-            with temporary.open("wb") as file:
-                file.write(_head(reader, source, tensors))
-                for tensor in tensors:
-                    file.write(bytes(tensor.start - file.tell()))
-                    _write_tensor(tensor, changes.get(tensor.original.name), source, file, fidelity)
-                file.write(bytes(size - file.tell()))
-            if changes:
-                fidelity.check(precision)
-    except OSError as error:
-        raise EngineError(
-            f"cannot write {target}: {error.strerror or error}; make room there, or check its permissions"
-        ) from error
+    with writing(str(target)), base.path.open("rb") as source, durable.replacing(target) as temporary:
+        with temporary.open("wb") as file:
+            file.write(_head(reader, source, tensors))
+            for tensor in tensors:
+                file.write(bytes(tensor.start - file.tell()))
+                _write_tensor(tensor, changes.get(tensor.original.name), source, file, fidelity)
+            file.write(bytes(size - file.tell()))
+        if changes:
+            fidelity.check(precision)
     return Merged(fidelity.kept, fidelity.noise, size, _precision(tensors) or "")
 
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.peft import Lora, check_shape, read_peft, to_float32
-from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks
+from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks, writing
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.merging import Merged
 from burnish.adapters.weights_file import Tensor, tensors_in
@@ -49,17 +49,12 @@ def merge_hf(adapter: Path, base: Path, target: Path) -> Merged:
     size = sum(_new_size(tensor, changes) for tensors in files.values() for tensor in tensors)
     check_disk(target, size)
     fidelity = Fidelity()
-    try:
-        with durable.building(target) as partial:
-            for path, tensors in files.items():
-                with path.open("rb") as source, durable.created(partial / path.name) as file:
-                    _write(source, tensors, changes, file, fidelity)
-            _copy_others(base, partial, config, size)
-            fidelity.check("float32")
-    except OSError as error:
-        raise EngineError(
-            f"cannot write {target}: {error.strerror or error}; make room there, or check its permissions"
-        ) from error
+    with writing(str(target)), durable.building(target) as partial:
+        for path, tensors in files.items():
+            with path.open("rb") as source, durable.created(partial / path.name) as file:
+                _write(source, tensors, changes, file, fidelity)
+        _copy_others(base, partial, config, size)
+        fidelity.check("float32")
     return Merged(fidelity.kept, fidelity.noise, size, "f32")
 
 

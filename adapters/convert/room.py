@@ -1,9 +1,10 @@
-"""Memory and disk for a merge, checked before it begins."""
+"""Memory and disk for merges and conversions: checked before, and what failed in words."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,6 +58,17 @@ def check_disk(target: Path, size: int) -> None:
             f"the merged model takes {_mb(size)}, and {_mb(free)} are free in {target.parent}; make room there, "
             f"so that {_mb(SPARE_DISK_BYTES)} are left"
         )
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Raise EngineError, which names what can't be written, for an OSError in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise EngineError(
+            f"cannot write {what}: {error.strerror or error}; make room there, or check its permissions"
+        ) from error
 
 
 def _mb(size: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import Window
@@ -83,24 +82,20 @@ def window(
 def read_needs(model: Path) -> Needs:
     """Read the header of a GGUF. Raises EngineError."""
     # Imported here: numpy takes a while, and commands that serve nothing need none.
-    from burnish.adapters.convert.gguf_layout import field, open_gguf
+    from burnish.adapters.convert.gguf_layout import demanded, field, open_gguf
 
     try:
         reader = open_gguf(model)
-        architecture = field(reader, "general.architecture")
-
-        def key(name: str, otherwise: Any = None) -> Any:
-            metadata = field(reader, f"{architecture}.{name}")
-            if metadata is None and otherwise is None:
-                raise ValueError(f"it has no {architecture}.{name}")
-            return otherwise if metadata is None else metadata
-
-        layers = int(key("block_count"))
-        heads = _each(key("attention.head_count"), layers)
-        width = int(key("embedding_length")) // max(heads)
-        wide = int(key("attention.key_length", width)) + int(key("attention.value_length", width))
-        cached = sum(_each(key("attention.head_count_kv", heads), layers))
-        return Needs(int(key("context_length")), cached * wide * _VALUE_BYTES, model.stat().st_size)
+        prefix = demanded(reader, "general.architecture")
+        layers = int(demanded(reader, f"{prefix}.block_count"))
+        heads = _each(demanded(reader, f"{prefix}.attention.head_count"), layers)
+        width = int(demanded(reader, f"{prefix}.embedding_length")) // max(heads)
+        lengths = (
+            int(field(reader, f"{prefix}.attention.{part}_length", width)) for part in ("key", "value")
+        )
+        cached = sum(_each(field(reader, f"{prefix}.attention.head_count_kv", heads), layers))
+        trained = int(demanded(reader, f"{prefix}.context_length"))
+        return Needs(trained, cached * sum(lengths) * _VALUE_BYTES, model.stat().st_size)
     except (OSError, ValueError, TypeError, ZeroDivisionError) as error:
         raise EngineError(f"cannot read the model {model} as GGUF: {error}") from error
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
-from burnish.adapters.errors import EngineError, IncompatibleAdapter
+from burnish.adapters.convert.room import writing
+from burnish.adapters.errors import IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
 from burnish.system.threads import in_one_thread
 
@@ -56,10 +57,5 @@ def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:
     """
     if target.exists():
         return
-    try:
+    with writing(f"{name} as GGUF into {target.parent}"):
         to_gguf(adapter, read_base(base), target)
-    except OSError as error:
-        raise EngineError(
-            f"cannot write {name} as GGUF into {target.parent}: {error.strerror or error}; "
-            "make room there, or check its permissions"
-        ) from error

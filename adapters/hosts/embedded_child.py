@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from burnish.adapters.errors import AdapterError, EngineError
 from burnish.system.extras import how_to_repair
+from burnish.system.parent import end_with_parent
 
 # Every open connection holds one of llama.cpp's HTTP threads, idle ones too; health checks must get one.
 HTTP_THREADS = 128
@@ -50,7 +51,8 @@ def main() -> NoReturn:
     # Ctrl-C reaches the whole terminal group, but requests under way must end before the engine does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = EngineSettings(**json.loads(sys.stdin.buffer.readline()))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Not sys.exit: llama.cpp's threads may be in the middle of a token, and there is nothing to save.
+    end_with_parent(lambda: os._exit(0))
     try:
         server = serve(settings)
     except AdapterError as error:
@@ -111,13 +113,6 @@ def _parameters(xllamacpp: Any, settings: EngineSettings) -> Any:
         setattr(parameters, feature, False)
     parameters.verbosity = LOG_LEVEL
     return parameters
-
-
-def _end_with_parent() -> NoReturn:
-    while os.read(0, 4096):
-        continue
-    # Not sys.exit: llama.cpp's threads may be in the middle of a token, and there is nothing to save.
-    os._exit(0)
 
 
 def _print(line: dict[str, str]) -> None:

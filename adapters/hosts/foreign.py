@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.base_match import demand_same_model, is_gguf
+from burnish.adapters.base_match import demand_same_model
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
@@ -14,6 +14,7 @@ from burnish.adapters.hosts.detect import LM_STUDIO, Detected, weights_digest
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.hosts.mlx import MlxHost
+from burnish.adapters.hosts.model_file import is_gguf
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.vllm import SglangHost, VllmHost

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.convert.mlx import BASE_CONFIG, WEIGHTS, MlxBase, read_base, to_mlx
+from burnish.adapters.convert.room import writing
 from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
 from burnish.adapters.hosts.base import Endpoint, HostLimits
 from burnish.adapters.hosts.converted import check_base
@@ -81,14 +82,9 @@ class MlxHost(ConvertingHost):
                 return self._naming(None)
             check_base(version, self.base_digest, self.base_model)
             target = self._converted(version)
-            try:
+            with writing(f"{version.served_name} for MLX into {target.parent}"):
                 if not target.exists():
                     await in_one_thread(to_mlx, version.path, base, target)
-            except OSError as error:
-                raise EngineError(
-                    f"cannot write {version.served_name} for MLX into {target.parent}: "
-                    f"{error.strerror or error}; make room there, or check its permissions"
-                ) from error
             return self._naming(version)
 
     async def unload(self, version: int) -> None:

@@ -45,11 +45,11 @@ def model_file(name: str | None) -> ModelFile:
         return ModelFile(ollama_model.gguf, tag.removesuffix(":latest"), ollama_model.left_out)
     if model := hub_model(name):
         if file := cached(model):
-            return ModelFile(file, catalogue.name_of(name) or _name(file))
+            return ModelFile(file, catalogue.name_of(name) or plain_name(file.stem))
         raise EngineError(f"{name} isn't downloaded yet: `burnish up --model {name}` does it")
     path = Path(name).expanduser().absolute()
     _check_gguf(path, name)
-    return ModelFile(path, _name(path))
+    return ModelFile(path, plain_name(path.stem))
 
 
 def hub_model(name: str) -> HubModel | None:
@@ -66,8 +66,18 @@ def is_for_embedded(name: str) -> bool:
     return name.startswith(OLLAMA) or name.endswith(SUFFIX)
 
 
-def _name(path: Path) -> str:
-    return _NOT_IN_NAMES.sub("-", path.stem.lower())
+def is_gguf(path: Path) -> bool:
+    """Look into the file, since Ollama's files have no suffix."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def plain_name(name: str) -> str:
+    """Return a name for a model that needs no quotes anywhere."""
+    return _NOT_IN_NAMES.sub("-", name.lower())
 
 
 def _check_gguf(path: Path, name: str) -> None:
@@ -80,14 +90,13 @@ def _check_gguf(path: Path, name: str) -> None:
         )
     try:
         check_regular(path, MOST_BYTES)
-        with path.open("rb") as file:
-            begins = file.read(len(MAGIC))
+        path.open("rb").close()
     except OSError as error:
         raise EngineError(
             f"the model {path} can't be read: {error.strerror}; name a GGUF file, or a model of Ollama as ollama:NAME, "
             "or leave model unset for the small model"
         ) from error
-    if begins != MAGIC:
+    if not is_gguf(path):
         raise EngineError(
             f"{path} isn't a GGUF file, and llama.cpp takes no other: name one that is, or start an engine "
             "that has the model and name it with --upstream"

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.base_match import is_gguf
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import llamacpp_preset
 from burnish.adapters.hosts.fetch import SMALL_MODEL, small_model_path
 from burnish.adapters.hosts.hub import cached, downloaded, hub_id
-from burnish.adapters.hosts.model_file import model_file
+from burnish.adapters.hosts.model_file import is_gguf, model_file, plain_name
 from burnish.adapters.hosts.vllm import SWITCH, vllm_options
 from burnish.config.engines import ManagedKind
 from burnish.system.environment import for_child
@@ -46,20 +45,16 @@ _KEYS = re.compile(r".*(KEY|TOKEN|SECRET|PASSWORD)S?")
 _OF_THIS_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 # What burnish sets itself. Anything else in engine_args is passed on.
-_OWNED: dict[ManagedKind, frozenset[str]] = {
-    "vllm": frozenset(
-        {
-            "--model", "--served-model-name", "--host", "--uds", "--api-key", "--root-path",
-            "--enable-lora", "--no-enable-lora", "--max-loras", "--max-lora-rank",
-        }
+_OWNED: dict[ManagedKind, tuple[str, ...]] = {
+    "vllm": (
+        "--model", "--served-model-name", "--host", "--uds", "--api-key", "--root-path",
+        "--enable-lora", "--no-enable-lora", "--max-loras", "--max-lora-rank",
     ),
-    "mlx": frozenset({"--model", "--host", "--adapter-path"}),
-    "llama-server": frozenset(
-        {
-            "-m", "--model", "-a", "--alias", "-mu", "--model-url", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file",
-            "--host", "--api-key", "--api-key-file", "--api-prefix", "--lora", "--lora-scaled", "--cache-ram", "-cram",
-            "--models-dir", "--models-preset", "--models-max", "--no-models-autoload", "--models-autoload",
-        }
+    "mlx": ("--model", "--host", "--adapter-path"),
+    "llama-server": (
+        "-m", "--model", "-a", "--alias", "-mu", "--model-url", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file",
+        "--host", "--api-key", "--api-key-file", "--api-prefix", "--lora", "--lora-scaled", "--cache-ram", "-cram",
+        "--models-dir", "--models-preset", "--models-max", "--no-models-autoload", "--models-autoload",
     ),
 }  # fmt: skip
 
@@ -244,7 +239,7 @@ def _directory(kind: ManagedKind, model: str | None) -> tuple[str, Path | None]:
     if path.is_dir():
         if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
             raise EngineError(f"{path} has no config.json with *.safetensors beside it, {expected}")
-        return _plain_name(path.name), path
+        return plain_name(path.name), path
     if not hub_id(model):
         raise EngineError(f"the model {model} doesn't exist, {expected}")
     return model, None
@@ -271,11 +266,6 @@ def _gguf(model: str | None, *, fetch: bool) -> tuple[str, Path]:
     if gguf.left_out:
         logger.warning("%s: llama-server gets the model without its %s", model, ", ".join(gguf.left_out))
     return gguf.name, gguf.path
-
-
-def _plain_name(name: str) -> str:
-    """Return a name for a model that needs no quotes anywhere."""
-    return re.sub(r"[^a-z0-9._-]+", "-", name.lower())
 
 
 def _environment(*, of_other_python: bool) -> dict[str, str]:

@@ -11,9 +11,10 @@ import gguf
 import numpy as np
 import pytest
 
-from burnish.adapters.base_match import BaseShape, demand_same_model, is_gguf, shape
+from burnish.adapters.base_match import BaseShape, demand_same_model, shape
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.fetch import ensure_small_model
+from burnish.adapters.hosts.model_file import is_gguf
 from tests.support.tiny_gguf import finish
 
 
