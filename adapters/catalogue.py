@@ -66,7 +66,6 @@ class Model:
 
 @cache
 def models() -> tuple[Model, ...]:
-    """Return all entries, in the order of the file."""
     entries = tomllib.loads(_FILE.read_text(encoding="utf-8"))["model"]
     return tuple(
         Model(**entry | {"tasks": tuple(entry["tasks"]), "sources": tuple(entry["sources"])})
@@ -81,7 +80,6 @@ def for_context(tokens: int) -> Model | None:
 
 
 def tasks() -> list[str]:
-    """Return every task that some model is listed for."""
     return sorted({task for model in models() for task in model.tasks})
 
 

@@ -26,7 +26,6 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def main() -> None:
-    """Merge, and say how it went."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for burnish, which ends this process
     signal.signal(signal.SIGTERM, _stop)
     os.nice(NICENESS)

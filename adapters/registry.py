@@ -1,8 +1,9 @@
 """The versions on disk, and their history.
 
 ``root/v0007/`` is a version: copied, checked, fsynced and renamed into place, then never changed.
-``root/events.jsonl`` is the history: one line a change of state, append-only, fsynced. The last ``live`` line names the
-live version, so it is the commit point of a swap: a crash before it leaves the old version live, after it the new one.
+``root/events.jsonl`` is the history: one line a change of state; lines are only added, and fsynced. The last ``live``
+line names the live version, so it is the commit point of a swap: a crash before it leaves the old version live, after
+it the new one.
 Any process may read; only the proxy that has locked the data directory writes.
 """
 
@@ -15,7 +16,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -277,31 +278,13 @@ class Registry:
         return self._kept
 
     def _append(self, version: int, state: State, reason: str, details: dict[str, Any]) -> Event:
-        """Append one line durably, over an incomplete one; all of it or nothing."""
+        """Add one line durably, all of it or nothing; an incomplete one goes."""
         event = Event(at=_now(), version=version, state=state, reason=reason, details=details)
-        line = event.model_dump_json().encode() + b"\n"
-        before = self._whole_lines()
-        end = len(before)
+        content = self._whole_lines() + event.model_dump_json().encode() + b"\n"
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.root / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)
-            if os.fstat(descriptor).st_size < end:
-                _write_all(descriptor, before)
-            os.ftruncate(descriptor, end)
-            os.lseek(descriptor, end, os.SEEK_SET)
-            try:
-                _write_all(descriptor, line)
-                os.fsync(descriptor)
-            except OSError:
-                with suppress(OSError):  # every reader leaves out an incomplete line anyway
-                    os.ftruncate(descriptor, end)
-                raise
-        finally:
-            os.close(descriptor)
+        durable.replace(self.root / EVENTS, content)
         if self._kept is not None:
-            self._kept = before + line
-        durable.sync(self.root)
+            self._kept = content
         return event
 
 
@@ -343,8 +326,3 @@ def _copy(source: Path, target: Path) -> str:
             digest.update(chunk)
             writer.write(chunk)
     return digest.hexdigest()
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]

@@ -86,7 +86,6 @@ class LiveRoute:
         return dict(self._resident)
 
     def in_flight(self, version: int) -> int:
-        """Return the number of leases on a version."""
         return self._leases[version]
 
     def lease(self) -> Lease:

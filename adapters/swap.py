@@ -28,8 +28,6 @@ ROOM_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """The result of a swap."""
-
     version: int
     """The live version now; 0 = the base model."""
     replaced: int
@@ -133,7 +131,6 @@ class Swap:
         return pruned
 
     async def settled(self) -> None:
-        """Return when every replaced version has been unloaded."""
         while self._retiring:
             await asyncio.wait(self._retiring.values())
 

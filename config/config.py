@@ -49,13 +49,11 @@ ENV_FILE_VARIABLE = ENV_PREFIX + "ENV_FILE"
 
 
 def default_data_dir() -> Path:
-    """Return the default directory for the log, the versions and the jobs."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "burnish"
 
 
 def default_config_file() -> Path:
-    """Return the configuration file that is read by default."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "burnish" / "config.toml"
 
@@ -264,7 +262,6 @@ class Config(FrozenRecord):
 
     @property
     def upstream_urls(self) -> tuple[str, ...]:
-        """The URLs in ``upstream``."""
         return tuple(self.upstream.split(",")) if self.upstream else ()
 
     @property

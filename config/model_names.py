@@ -9,5 +9,4 @@ LATEST = ":latest"
 
 
 def plain(model: str) -> str:
-    """Return a model's name without the default tag."""
     return model.removesuffix(LATEST)

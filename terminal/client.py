@@ -108,21 +108,17 @@ class Proxy:
             raise WrongUsage(f"{self.url!r} isn't a URL such as http://127.0.0.1:8787") from error
 
     def get(self, path: str, **params: Any) -> Any:
-        """Raises NotRunning, CommandFailed."""
         query = urlencode({name: param for name, param in params.items() if param is not None})
         return self._checked("GET", f"{path}?{query}" if query else path)
 
     def post(self, path: str, body: dict[str, Any], headers: Headers = None) -> Any:
-        """Raises NotRunning, CommandFailed, WrongUsage."""
         fields = {name: field for name, field in body.items() if field is not None}
         return self._checked("POST", path, fields, headers)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
-        """Raises NotRunning, CommandFailed, WrongUsage."""
         return self._checked("PATCH", path, body)
 
     def delete(self, path: str) -> Any:
-        """Raises NotRunning, CommandFailed."""
         return self._checked("DELETE", path)
 
     @contextmanager

@@ -64,7 +64,6 @@ class CtrlC:
             signal.default_int_handler(number, frame)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if it was pressed."""
         if self._pressed:
             raise KeyboardInterrupt
 
@@ -107,7 +106,6 @@ def unechoed() -> Iterator[None]:
 
 
 def clock(seconds: float | None) -> str:
-    """Format seconds since the epoch as local time."""
     return datetime.fromtimestamp(seconds).strftime("%m-%d %H:%M") if seconds else ""
 
 

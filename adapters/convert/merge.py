@@ -105,7 +105,6 @@ class _Planned:
 
 
 def _planned(reader: Any, changes: Mapping[str, Lora], precision: Precision) -> list[_Planned]:
-    """Return all tensors in the order of the file."""
     alignment, position = int(reader.alignment), int(reader.data_offset)
     planned = []
     for tensor in sorted(reader.tensors, key=lambda tensor: tensor.data_offset):
@@ -161,7 +160,6 @@ def _write_tensor(
 
 
 def _dequantised(packed: Any, tensor: _Planned) -> Array:
-    """Return rows as float32."""
     kind = tensor.original.tensor_type
     try:
         return np.asarray(dequantize(packed, kind), np.float32)

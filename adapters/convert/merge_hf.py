@@ -90,7 +90,6 @@ def _write(
     file: BinaryIO,
     fidelity: Fidelity,
 ) -> None:
-    """Write a safetensors file with the changes in it."""
     file.write(_head(tensors, changes))
     for tensor in tensors:
         source.seek(tensor.start)
@@ -136,7 +135,6 @@ def _config(path: Path) -> bytes:
 
 
 def _copy_others(base: Path, target: Path, config: bytes, size: int) -> None:
-    """Copy everything beside the weights."""
     for path in sorted({path for pattern in COPIED for path in base.glob(pattern)}):
         if path.name not in NOT_COPIED and not path.name.startswith("."):
             durable.create(target / path.name, path.read_bytes())

@@ -49,8 +49,6 @@ def _authorities() -> ssl.SSLContext:
 
 
 class EngineApi:
-    """One engine's HTTP API, by the URL of its root."""
-
     def __init__(self, url: str, api_key: str | None = None) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self.api_key = api_key

@@ -40,7 +40,6 @@ class Needs:
     """The weights are mapped once for all children."""
 
     def total(self, context: int, parallel: int, children: int) -> int:
-        """Return the bytes of so many children."""
         return self.weights_bytes + children * (_CHILD_BYTES + context * parallel * self.token_bytes)
 
     def longest(self, parallel: int, children: int, cache_bytes: float) -> int:
@@ -106,5 +105,4 @@ def _default(needs: Needs, parallel: int, children: int, free_bytes: int | None)
 
 
 def _each(numbers: int | list[int], layers: int) -> list[int]:
-    """Return a number for each layer; some models have the same for all."""
     return numbers if isinstance(numbers, list) else [numbers] * layers

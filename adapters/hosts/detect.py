@@ -42,8 +42,6 @@ _FROM = re.compile(r"^FROM (/.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """An engine that answers."""
-
     kind: Kind
     """ "other": an OpenAI-compatible server that burnish doesn't know."""
     model: str

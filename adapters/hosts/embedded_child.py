@@ -47,7 +47,6 @@ class EngineSettings:
 
 
 def main() -> NoReturn:
-    """Serve until stdin closes."""
     # Ctrl-C reaches the whole terminal group, but requests under way must end before the engine does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = EngineSettings(**json.loads(sys.stdin.buffer.readline()))

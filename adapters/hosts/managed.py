@@ -71,7 +71,6 @@ class ManagedEngine:
         return None if self._state == "up" else self._fault
 
     def status(self) -> dict[str, Any]:
-        """Return what there is to know: for `burnish status`."""
         return {
             "name": self.recipe.name,
             "state": self._state,

@@ -47,15 +47,8 @@ class ModelDescription:
     adapters: tuple[str, ...]
     selected_template: str
     """The template that Ollama applies: its own (Go), or the one in the GGUF (Jinja)."""
-    template: str
-    """Its own template (Go)."""
-    system: str
-    renderer: str
-    parser: str
-    parameters: dict[str, Any]
-    messages: list[dict[str, Any]]
-    license: str
-    requires: str
+    members: dict[str, Any]
+    """Members of a /api/create request that make a model from a file behave like this one; they may be empty."""
     capabilities: frozenset[str]
 
     @property
@@ -65,29 +58,15 @@ class ModelDescription:
         return tuple(f"sha256:{match['digest']}" for match in matches if match)
 
     def inherited(self) -> dict[str, Any]:
-        """Return the members of a /api/create request that make a model from a file behave like this one."""
-        members = {
-            "template": self.template if self._go_template else "",
-            "system": self.system,
-            "renderer": self.renderer,
-            "parser": self.parser,
-            "parameters": self.parameters,
-            "messages": self.messages,
-            "license": self.license,
-            "requires": self.requires,
-        }
-        return {name: content for name, content in members.items() if content}
-
-    @property
-    def _go_template(self) -> bool:
-        """A Jinja template comes with the GGUF, and sent as Ollama's own it would be wrong."""
-        is_selected = self.template == self.selected_template
-        return is_selected and (self.template != _NO_TEMPLATE or bool(self.renderer))
+        """Return the members of a /api/create request that have a content."""
+        return {name: content for name, content in self.members.items() if content}
 
     def lost_in(self, copy: ModelDescription) -> list[str]:
         """Return what a model that was made to behave like this one has otherwise."""
-        same = ("selected_template", "system", "renderer", "parser", "parameters", "messages")
-        lost = [name.removeprefix("selected_") for name in same if getattr(self, name) != getattr(copy, name)]
+        same = ("system", "renderer", "parser", "parameters", "messages")
+        lost = [name for name in same if self.members[name] != copy.members[name]]
+        if self.selected_template != copy.selected_template:
+            lost.insert(0, "template")
         return lost + sorted(
             f"the capability {capability!r}" for capability in self.capabilities - copy.capabilities
         )
@@ -105,19 +84,25 @@ def read_description(answer: Any) -> ModelDescription:
         return next(iter(commands.get(name, [])), "")
 
     template = first("TEMPLATE")
+    selected_template = str(answer.get("template") or template)
+    renderer = str(answer.get("renderer") or first("RENDERER"))
+    # A Jinja template comes with the GGUF, and sent as Ollama's own it would be wrong.
+    is_own = template == selected_template and (template != _NO_TEMPLATE or bool(renderer))
     return ModelDescription(
         weights=tuple(Path(path.strip()) for path in commands.get("FROM", [])),
         sees=bool(answer.get("projector_info")),
         adapters=tuple(commands.get("ADAPTER", [])),
-        selected_template=str(answer.get("template") or template),
-        template=template,
-        system=str(answer.get("system") or ""),
-        renderer=str(answer.get("renderer") or first("RENDERER")),
-        parser=str(answer.get("parser") or first("PARSER")),
-        parameters=_parameters(str(answer.get("parameters") or "")),
-        messages=list(answer.get("messages") or []),
-        license=str(answer.get("license") or ""),
-        requires=str(answer.get("requires") or ""),
+        selected_template=selected_template,
+        members={
+            "template": template if is_own else "",
+            "system": str(answer.get("system") or ""),
+            "renderer": renderer,
+            "parser": str(answer.get("parser") or first("PARSER")),
+            "parameters": _parameters(str(answer.get("parameters") or "")),
+            "messages": list(answer.get("messages") or []),
+            "license": str(answer.get("license") or ""),
+            "requires": str(answer.get("requires") or ""),
+        },
         capabilities=frozenset(map(str, answer.get("capabilities") or [])),
     )
 

@@ -85,14 +85,13 @@ def test_only_a_template_of_ollamas_own_is_sent(
     assert shown.inherited().get("template") == (template if sent else None)
 
 
-@pytest.mark.parametrize(
-    "name", ["selected_template", "system", "renderer", "parser", "parameters", "messages"]
-)
+@pytest.mark.parametrize("name", ["system", "renderer", "parser", "parameters", "messages"])
 def test_what_a_model_lost_is_named(name: str) -> None:
     shown = read_description(SHOWN)
-    assert shown.lost_in(replace(shown, weights=(Path("/other"),), license="")) == []
-    other = replace(shown, **{name: type(getattr(shown, name))()})
-    assert shown.lost_in(other) == [name.removeprefix("selected_")]
+    copy = replace(shown, weights=(Path("/other"),), members=shown.members | {"license": ""})
+    assert shown.lost_in(copy) == []
+    assert shown.lost_in(replace(copy, members=shown.members | {name: None})) == [name]
+    assert shown.lost_in(replace(copy, selected_template="")) == ["template"]
 
 
 def test_a_lost_capability_is_named() -> None:
