@@ -13,7 +13,6 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from burnish.adapters.errors import AdapterError, EngineError
@@ -27,7 +26,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for burnish, which ends this process
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so the half-written file is removed
     os.nice(NICENESS)
     os.environ |= ONE_THREAD
     adapter, base, target = map(Path, json.loads(sys.stdin.buffer.readline()))
@@ -47,10 +46,6 @@ def _answer(adapter: Path, base: Path, target: Path) -> dict[str, Any]:
         return {"error": type(error).__name__, "message": str(error)}
     except MemoryError:
         return {"error": EngineError.__name__, "message": "memory ran out; close other programs first"}
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    sys.exit(1)  # unwinds, so that the half-written file is removed
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ def explain(error: ValidationError, schema: type[BaseModel]) -> str:
         key = ".".join(map(str, (*above, last)))
         # A whole table may hold a key.
         silent = "key" in key or not problem["loc"] or isinstance(problem["input"], dict)
-        lines.append(f"  {key}: {message}" + ("" if silent else f" (given: {_shown(problem['input'])})"))
+        given = re.sub(r"[^\s,]+@", "…@", repr(problem["input"]))  # no user and password of a URL
+        lines.append(f"  {key}: {message}" + ("" if silent else f" (given: {given})"))
     return "\n".join(lines)
 
 
@@ -80,8 +81,3 @@ def _number(setting: FieldInfo | None) -> str | None:
     unit = f" {extra['unit']}" if isinstance(extra, dict) and "unit" in extra else ""
     whole = "a whole number" if "int" in str(setting.annotation) else "a number"
     return f"must be {whole}{unit and ' of'}{unit}, {' and '.join(limits)}"
-
-
-def _shown(setting: Any) -> str:
-    """Return a wrong value without the user and the password of a URL."""
-    return re.sub(r"[^\s,]+@", "…@", repr(setting))

@@ -110,15 +110,10 @@ def _write(target: Path, architecture: str, alpha: float, tensors: dict[str, Arr
             with suppress(OSError):  # on a full disk what is buffered cannot be written either
                 writer.close()
             raise
-        _check_whole(temporary)
-
-
-def _check_whole(path: Path) -> None:
-    """Raise OSError when a file was cut: on a full disk numpy's tofile may drop the end of a tensor silently."""
-    try:
-        open_gguf(path)
-    except ValueError as error:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        try:
+            open_gguf(temporary)
+        except ValueError as error:  # on a full disk numpy's tofile may drop the end of a tensor silently
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
 
 def from_gguf(adapter: Path, base: BaseLayout, target: Path, base_model: str) -> None:

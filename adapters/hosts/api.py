@@ -80,7 +80,9 @@ class EngineApi:
         except orjson.JSONDecodeError:
             answer = response.content.decode(errors="replace")
         if response.status_code >= HTTPStatus.BAD_REQUEST:
-            reason = _reason(answer)
+            error = answer.get("error", answer) if isinstance(answer, dict) else answer
+            error = error.get("message", error) if isinstance(error, dict) else error
+            reason = str(error)[:REASON_CHARACTERS]
             raise EngineRefused(
                 f"{path} answered {response.status_code}: {reason}", response.status_code, reason
             )
@@ -106,11 +108,3 @@ class EngineApi:
         if self._client:
             await self._client.aclose()
             self._client = None
-
-
-def _reason(answer: Any) -> str:
-    """Return the message of an error answer, in any of the usual shapes."""
-    error = answer.get("error", answer) if isinstance(answer, dict) else answer
-    if isinstance(error, dict):
-        error = error.get("message", error)
-    return str(error)[:REASON_CHARACTERS]

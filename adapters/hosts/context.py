@@ -63,7 +63,8 @@ def window(
             f"context = {context} is more than the model was trained for: set it to {needs.trained} at most, or take a "
             "model with a longer context"
         )
-    tokens = context or _default(needs, slots, children, free_bytes)
+    share = needs.longest(slots, children, (free_bytes or 0) * _SHARE)
+    tokens = context or min(max(share, LEAST_TOKENS), MOST_TOKENS, needs.trained)
     total = needs.total(tokens, slots, children)
     if free_bytes is not None and total > free_bytes:
         short = (
@@ -97,11 +98,6 @@ def read_needs(model: Path) -> Needs:
         return Needs(trained, cached * sum(lengths) * _VALUE_BYTES, model.stat().st_size)
     except (OSError, ValueError, TypeError, ZeroDivisionError) as error:
         raise EngineError(f"cannot read the model {model} as GGUF: {error}") from error
-
-
-def _default(needs: Needs, parallel: int, children: int, free_bytes: int | None) -> int:
-    fits = needs.longest(parallel, children, (free_bytes or 0) * _SHARE)
-    return min(max(fits, LEAST_TOKENS), MOST_TOKENS, needs.trained)
 
 
 def _each(numbers: int | list[int], layers: int) -> list[int]:

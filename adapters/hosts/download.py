@@ -66,7 +66,10 @@ def _complete(
             # Compressed, a range would mean something else.
             headers = {"range": f"bytes={position}-", "accept-encoding": "identity"}
             with client.stream("GET", url, headers=headers) as response:
-                if not _goes_on(response, position):
+                # Some servers ignore the range and send everything.
+                span = response.headers.get("content-range", "")
+                partial = response.status_code == HTTPStatus.PARTIAL_CONTENT
+                if not (partial and span.startswith(f"bytes {position}-")):
                     start = position = _empty(file)
                 for chunk in response.iter_raw():
                     position += len(chunk)
@@ -84,13 +87,6 @@ def _complete(
                 f"the download broke off at {position / _MB:.0f} of {size / _MB:.0f} MB ({reason}); start again, and "
                 "it goes on from there"
             )
-
-
-def _goes_on(response: httpx.Response, position: int) -> bool:
-    """Whether an answer begins where the file ends; some servers ignore the range and send everything."""
-    return response.status_code == HTTPStatus.PARTIAL_CONTENT and response.headers.get(
-        "content-range", ""
-    ).startswith(f"bytes {position}-")
 
 
 def _empty(file: BufferedRandom) -> int:

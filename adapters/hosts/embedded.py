@@ -105,7 +105,10 @@ class EmbeddedHost:
             child = self._children.get(number)
             if child and await self._answers(child):
                 return child.endpoint
-            await self._forget_dead(number)
+            for loaded, engine in list(self._children.items()):
+                if loaded == number or not engine.process.alive:
+                    await engine.stop()
+                    del self._children[loaded]
             if len(self._children) >= MAX_RESIDENT:
                 raise EngineError(
                     f"{MAX_RESIDENT} versions are loaded already ({sorted(self._children)}); try again when "
@@ -172,13 +175,6 @@ class EmbeddedHost:
         if version:
             endpoint = replace(endpoint, fields=ADAPTER_ON, without_adapter=ADAPTER_OFF)
         return _Engine(process, endpoint, EngineApi(url, key))
-
-    async def _forget_dead(self, number: int) -> None:
-        """Drop dead children, and the child of one version in any case."""
-        for version, child in list(self._children.items()):
-            if version == number or not child.process.alive:
-                await child.stop()
-                del self._children[version]
 
     async def _answers(self, child: _Engine) -> bool:
         if not child.process.alive:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from burnish.adapters.errors import EngineError
@@ -101,7 +102,8 @@ def file_digest(path: Path) -> str:
         raise EngineError(
             f"cannot read the model {path}: {error.strerror}; check the path and its permissions"
         ) from error
-    _write_note(note, {"stamp": stamp, "digest": digest})
+    with suppress(OSError):  # in a read-only folder, the model is hashed at every start
+        durable.replace(note, json.dumps({"stamp": stamp, "digest": digest}))
     return digest
 
 
@@ -111,13 +113,6 @@ def _read_note(note: Path) -> dict[str, object]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) and "digest" in content else {}
-
-
-def _write_note(note: Path, content: dict[str, object]) -> None:
-    try:
-        durable.replace(note, json.dumps(content))
-    except OSError:
-        return  # in a read-only folder, the model is hashed at every start
 
 
 def _fetch(folder: Path) -> Path:

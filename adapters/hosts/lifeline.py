@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 
 # An engine frees its GPU and ends its helpers in a second or two; it has nothing to save.
 GRACE_S = 5.0
@@ -28,13 +29,16 @@ PR_SET_PDEATHSIG = 1
 
 def main(command: list[str]) -> None:
     """Run a command to its end, or to that of stdin."""
+    libc = ctypes.CDLL(None)
+    # Linux kills the program if this process itself is killed.
+    with_us = partial(libc.prctl, PR_SET_PDEATHSIG, signal.SIGKILL) if sys.platform == "linux" else None
     try:
         program = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 (no thread runs yet)
+            preexec_fn=with_us,  # noqa: PLW1509 (no thread runs yet)
         )
     except OSError as error:
         _write({"error": error.strerror or str(error)})
@@ -71,11 +75,6 @@ def _end_with_stdin(program: subprocess.Popen[bytes]) -> None:
 def _signal(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):  # macOS refuses when only zombies are left
         os.killpg(group, number)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to kill the program if this process itself is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _write(line: dict[str, object]) -> None:

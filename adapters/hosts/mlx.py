@@ -92,7 +92,9 @@ class MlxHost(ConvertingHost):
         async with self._lock:
             for path in self._state.absolute().glob(f"v{version:04d}-*.mlx"):
                 # Renamed first: half a directory must not look like a version.
-                await asyncio.to_thread(lambda p: shutil.rmtree(p.rename(_scrap(p))), path)
+                await asyncio.to_thread(
+                    lambda p: shutil.rmtree(p.rename(p.with_name(f".{p.name}.partial"))), path
+                )
 
     async def served(self) -> dict[int, Endpoint]:
         """Return the base and the converted versions, which a request can name; none if the server is down."""
@@ -165,10 +167,6 @@ class MlxHost(ConvertingHost):
         )
         # Also for the base: null replaces the caller's value.
         return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("adapters", adapters),))
-
-
-def _scrap(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial")
 
 
 @lru_cache(maxsize=2)
