@@ -12,8 +12,7 @@ from rich.markup import escape
 from burnish.proxy.plain import plain
 from burnish.terminal.client import Proxy, in_path, read_settings
 from burnish.terminal.errors import Interrupted
-from burnish.terminal.new_file import new_file
-from burnish.terminal.terminal import Json, Url, console, printed_json
+from burnish.terminal.terminal import Json, Url, console, new_file, printed_json
 
 PAGE = 200
 """Records per request: each completion comes with its whole context."""

@@ -14,7 +14,7 @@ from functools import reduce
 from io import StringIO
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -162,7 +162,7 @@ def _key(variable: str) -> str:
     return variable[len(ENV_PREFIX) :].lower().replace("__", ".")
 
 
-def _is_table(kind: Any) -> bool:
+def _is_table(kind: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 

@@ -131,7 +131,9 @@ class Transfer:
 
     def _as_peft(self, path: Path, target: Path) -> Path:
         if path.is_file():
-            gguf.from_gguf(path, gguf_layout.read_base(self._gguf("gguf")), target, self.base_model)
+            write_peft(
+                gguf.read_lora(path, gguf_layout.read_base(self._gguf("gguf"))), target, self.base_model
+            )
         elif (path / mlx.WEIGHTS).exists():
             write_peft(mlx.from_mlx(path), target, self.base_model)
         else:

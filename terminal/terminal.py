@@ -1,16 +1,18 @@
-"""Options, output and Ctrl-C, shared by all commands."""
+"""Options, output, files and Ctrl-C, shared by all commands."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import termios
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +21,7 @@ from rich.segment import Segment
 
 from burnish.proxy.plain import escaped, plain
 from burnish.proxy.records import rating_word
+from burnish.terminal.errors import WrongUsage
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of burnish, if it isn't found by itself.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -132,3 +135,18 @@ def rated(answer: dict[str, Any]) -> str:
 def _coloured(words: str, reward: float) -> str:
     colour = "green" if reward > 0 else "red" if reward < 0 else "yellow"
     return f"[{colour}]{words}[/]"
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[TextIO]:
+    """Create a file that only its owner can read; delete it if the block fails. Raises WrongUsage."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise WrongUsage(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as writer:
+            yield writer
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -30,7 +30,6 @@ from burnish.adapters.convert.peft import (
     check_shape,
     paired,
     read_peft,
-    write_peft,
 )
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter
 from burnish.system import durable
@@ -114,16 +113,6 @@ def _write(target: Path, architecture: str, alpha: float, tensors: dict[str, Arr
             open_gguf(temporary)
         except ValueError as error:  # on a full disk numpy's tofile may drop the end of a tensor silently
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-
-
-def from_gguf(adapter: Path, base: BaseLayout, target: Path, base_model: str) -> None:
-    """Write a GGUF adapter as a new PEFT directory, atomically; its values are float32.
-
-    ``base`` is the layout of the base model, ``base_model`` its name for the configuration. Raises CorruptAdapter
-    (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA, or made for another base), FileExistsError if
-    ``target`` exists, OSError if it can't be written; nothing is left then.
-    """
-    write_peft(_read(adapter, base), target, base_model)
 
 
 def _read(path: Path, base: BaseLayout) -> PeftAdapter:

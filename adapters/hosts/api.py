@@ -80,9 +80,9 @@ class EngineApi:
         except orjson.JSONDecodeError:
             answer = response.content.decode(errors="replace")
         if response.status_code >= HTTPStatus.BAD_REQUEST:
-            error = answer.get("error", answer) if isinstance(answer, dict) else answer
-            error = error.get("message", error) if isinstance(error, dict) else error
-            reason = str(error)[:REASON_CHARACTERS]
+            fault = answer.get("error", answer) if isinstance(answer, dict) else answer
+            fault = fault.get("message", fault) if isinstance(fault, dict) else fault
+            reason = str(fault)[:REASON_CHARACTERS]
             raise EngineRefused(
                 f"{path} answered {response.status_code}: {reason}", response.status_code, reason
             )

@@ -21,8 +21,7 @@ from burnish.parts.datasets.to_records import read_metric
 from burnish.parts.datasets.writing import TRL_TYPES, example_lines
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
-from burnish.terminal.new_file import new_file
-from burnish.terminal.terminal import Json, Url, console, errors, printed_json
+from burnish.terminal.terminal import Json, Url, console, errors, new_file, printed_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
