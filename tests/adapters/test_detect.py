@@ -95,32 +95,6 @@ async def test_llamacpp_says_where_its_model_is(tmp_path: Path) -> None:
         assert await detect(api) == Detected("llamacpp", "small", model), "a router"
 
 
-async def test_lm_studio_is_known_by_its_own_list() -> None:
-    """It answers 200 to every path: ``{"error": "Unexpected endpoint or method. (GET /api/version)"}``."""
-    unexpected = {"error": "Unexpected endpoint or method."}
-    served = listing({"id": "qwen3-0.6b", "object": "model", "owned_by": "organization_owner"})
-    own = {
-        "id": "qwen3-0.6b",
-        "object": "model",
-        "type": "llm",
-        "compatibility_type": "gguf",
-        "state": "loaded",
-    }
-    answers = served | {"/api/version": unexpected, "/api/v0/models": {"object": "list", "data": [own]}}
-    async with engine(answers) as api:
-        found = await detect(api)
-        assert (found, found.takes_versions) == (Detected("lmstudio", "qwen3-0.6b", None), False)
-        with pytest.raises(
-            EngineError, match=r"takes no adapters.* --as merged-gguf` and `lms import NAME.gguf`"
-        ):
-            demand_versions(found, api.url)
-    async with engine(answers | {"/api/v0/models": unexpected}) as api:
-        other = await detect(api)
-        assert other.kind == "other"
-        with pytest.raises(EngineError, match=r"it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"):
-            demand_versions(other, api.url)
-
-
 def lm_studio(*cards: tuple[str, str, str]) -> dict[str, Any]:
     """The answers of LM Studio with these models, each with its type and state, as its documentation shows them."""
     own = [
@@ -132,6 +106,23 @@ def lm_studio(*cards: tuple[str, str, str]) -> dict[str, Any]:
         "/api/v0/models": {"object": "list", "data": own},
         "/api/version": {"error": "Unexpected endpoint or method. (GET /api/version)"},
     }
+
+
+async def test_lm_studio_is_known_by_its_own_list() -> None:
+    """It answers 200 to every path."""
+    answers = lm_studio(("qwen3-0.6b", "llm", "loaded"))
+    async with engine(answers) as api:
+        found = await detect(api)
+        assert (found, found.takes_versions) == (Detected("lmstudio", "qwen3-0.6b", None), False)
+        with pytest.raises(
+            EngineError, match=r"takes no adapters.* --as merged-gguf` and `lms import NAME.gguf`"
+        ):
+            demand_versions(found, api.url)
+    async with engine(answers | {"/api/v0/models": answers["/api/version"]}) as api:
+        other = await detect(api)
+        assert other.kind == "other"
+        with pytest.raises(EngineError, match=r"it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"):
+            demand_versions(other, api.url)
 
 
 async def test_of_lm_studios_models_a_loaded_one_that_talks_goes_first() -> None:

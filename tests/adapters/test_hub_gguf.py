@@ -262,9 +262,23 @@ def test_a_token_that_is_refused_is_not_shown(here: Hub, monkeypatch: pytest.Mon
     assert "hf_another" not in str(failed.value)
 
 
-def test_something_else_in_the_place_of_a_token_is_named(here: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_…")
-    with pytest.raises(EngineError, match=r"HF_TOKEN, .* has no token in it"):
+@pytest.mark.parametrize(
+    ("variable", "text", "words"),
+    [
+        ("HF_TOKEN", "hf_…", r"HF_TOKEN, .* has no token in it"),
+        (
+            "HF_ENDPOINT",
+            "http://127.0.0.1:9",
+            r"127.0.0.1:9 can't be reached .* name a GGUF file on this disk",
+        ),
+        ("ALL_PROXY", "gopher://127.0.0.1:1", r"the proxy .* can't be used"),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    here: Hub, monkeypatch: pytest.MonkeyPatch, variable: str, text: str, words: str
+) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(EngineError, match=words):
         fetch(REPO)
     assert not here.asked
 
@@ -279,12 +293,6 @@ def test_a_file_that_was_deleted_is_downloaded_again(here: Hub, home: Path) -> N
 def test_a_hub_in_trouble_is_told_from_a_wrong_name(here: Hub) -> None:
     here.failing = 503
     with pytest.raises(EngineError, match="answered 503 Service Unavailable; try again later"):
-        fetch(REPO)
-
-
-def test_without_a_network_the_message_names_the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(EngineError, match=r"127.0.0.1:9 can't be reached .* name a GGUF file on this disk"):
         fetch(REPO)
 
 
@@ -313,12 +321,6 @@ def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(EngineError, match=r"hub\.example has no model"):
             fetch(REPO)
     assert proxy.asked[0].path.startswith("http://hub.example/api/models/")
-
-
-def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:1")
-    with pytest.raises(EngineError, match=r"the proxy .* can't be used"):
-        fetch(REPO)
 
 
 def test_two_downloads_of_one_file_do_not_mix(here: Hub, home: Path) -> None:

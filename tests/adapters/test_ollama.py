@@ -291,15 +291,15 @@ async def test_a_base_that_is_missing_is_not_downloaded(engine: Ollama) -> None:
     assert {path for _, path in engine.double.requests} == {"/api/tags"}
 
 
-async def test_a_base_of_other_weights_is_refused(engine: Ollama) -> None:
-    engine.double.models["tiny:latest"].weights = "sha256:" + "ab" * 32
-    with pytest.raises(IncompatibleAdapter, match="Ollama's tiny is made of the weights sha256:abab"):
-        await engine.open().load(engine.make(2))
-
-
-async def test_a_base_with_an_adapter_of_its_own_is_refused(engine: Ollama) -> None:
-    engine.double.models["tiny:latest"].adapter = "sha256:" + "ab" * 32
-    with pytest.raises(IncompatibleAdapter, match="tiny has an adapter of its own"):
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [("weights", "is made of the weights sha256:abab"), ("adapter", "has an adapter of its own")],
+)
+async def test_a_base_that_is_not_what_versions_are_trained_on_is_refused(
+    engine: Ollama, part: str, words: str
+) -> None:
+    setattr(engine.double.models["tiny:latest"], part, "sha256:" + "ab" * 32)
+    with pytest.raises(IncompatibleAdapter, match=f"Ollama's tiny {words}"):
         await engine.open().load(engine.make(2))
 
 

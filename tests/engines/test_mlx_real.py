@@ -298,15 +298,3 @@ async def test_an_adapter_of_another_model_is_refused_and_the_server_survives(
     with pytest.raises(ProbeFailed, match="not an adapter parameter"):
         await host.probe(endpoint)
     await host.probe(await host.load(None))
-
-
-async def test_a_server_that_is_down_serves_nothing(
-    base: Path, digest: str, tmp_path: Path, make: Make
-) -> None:
-    host = MlxHost(
-        "http://127.0.0.1:9", base_path=base, base_digest=digest, state_dir=tmp_path / "s", versions=list
-    )
-    assert await host.served() == {}
-    with pytest.raises(EngineError, match="cannot be reached"):
-        await host.load(make(12))
-    await host.close()
