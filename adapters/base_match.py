@@ -31,10 +31,7 @@ class BaseShape:
 
 
 def demand_same_model(engine_weights: Path, base: Path) -> None:
-    """Compare the weights that an engine serves with those to train on; each is a GGUF file or a directory.
-
-    Raises IncompatibleAdapter, which names every difference; EngineError when one of them cannot be read.
-    """
+    """Raise IncompatibleAdapter, which names each difference; EngineError if one of the files can't be read."""
     if engine_weights.resolve() == base.resolve():
         return
     engine_shape, base_shape = shape(engine_weights), shape(base)

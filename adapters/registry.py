@@ -126,10 +126,7 @@ class Registry:
         return found.st_mtime_ns, found.st_size
 
     def record(self, version: int, state: State, reason: str, **details: Any) -> Event:
-        """Append a change of state to the history.
-
-        Raises UnknownVersion, IllegalTransition, OSError (nothing is recorded then).
-        """
+        """Append a change of state. Raises UnknownVersion, IllegalTransition, OSError (nothing is recorded then)."""
         with self._writing:
             now = self.state(version)
             if state not in NEXT[now] or (version == BASE_VERSION and state == "rejected"):
@@ -178,10 +175,7 @@ class Registry:
                 )
 
     def prune(self, number: int, reason: str) -> None:
-        """Delete a version's weights; its manifest and history stay.
-
-        Raises UnknownVersion, IllegalTransition (it is live), OSError.
-        """
+        """Delete a version's weights, not its manifest. Raises UnknownVersion, IllegalTransition (live), OSError."""
         self.record(number, "pruned", reason)
         _delete_weights(self._path(number))
 
@@ -260,10 +254,7 @@ class Registry:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _whole_lines(self) -> bytes:
-        """Read the history without an incomplete last line; a file that has become shorter takes nothing away.
-
-        Raises CorruptAdapter.
-        """
+        """Read the history's whole lines, or what was read before if that is more. Raises CorruptAdapter."""
         try:
             content = (self.root / EVENTS).read_bytes()
         except FileNotFoundError:

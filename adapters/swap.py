@@ -75,10 +75,7 @@ class Swap:
             return Swapped(number, replaced, time.perf_counter() - began)
 
     async def stage(self, version: AdapterVersion | None) -> Endpoint:
-        """Load a version (None: the base model) beside the live one; only requests that name it get it.
-
-        Raises what ``go_live`` raises.
-        """
+        """Load a version (None: the base) beside the live one; requests must name it. Raises as ``go_live`` does."""
         number = version.number if version else BASE_VERSION
         await self._room(number)
         async with self.lock:

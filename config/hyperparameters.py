@@ -173,10 +173,7 @@ class AdvancedHyperparameters(FrozenRecord):
 
 
 class Hyperparameters(CommonHyperparameters, AdvancedHyperparameters):
-    """The hyper-parameters of a run; a preset fills those that the user leaves out (training.presets).
-
-    The settings under ``[train]`` and ``[train.advanced]`` are these very fields.
-    """
+    """The hyper-parameters of a run, which are settings; a preset fills those that the user leaves out."""
 
 
 class ModelSize(FrozenRecord):

@@ -163,10 +163,7 @@ _LITELLMS = re.compile(LITELLM + r"[a-z0-9_-]+(/\S+)?")
 
 
 def upstream_url(url: str, key: str = "api_key") -> str:
-    """Return the URL of an upstream without space and slash around it. Raises ValueError.
-
-    ``key``: the setting that holds its key.
-    """
+    """Return an upstream's URL without space and slash around it. ``key``: the setting of its key. Raises ValueError."""
     url = url.strip().rstrip("/")
     if not url.startswith(LITELLM):
         return http_url(url, key)

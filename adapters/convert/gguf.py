@@ -58,10 +58,7 @@ def read_lora(path: Path, base: BaseLayout) -> PeftAdapter:
 
 
 def pairs_by_tensor(adapter: PeftAdapter, base: BaseLayout) -> dict[str, Lora]:
-    """Return GGUF tensor name → the pair that changes it, with the rows of b in GGUF's order.
-
-    Raises IncompatibleAdapter when a pair fits no tensor of the base.
-    """
+    """Return GGUF tensor name → its pair, b's rows in GGUF's order. Raises IncompatibleAdapter if the base lacks it."""
     pairs: dict[str, Lora] = {}
     for module, lora in adapter.pairs.items():
         name = gguf_name(module, base)

@@ -104,10 +104,7 @@ def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
 
 
 def open_gguf(path: Path) -> Any:
-    """Return gguf's reader of a file; long lists are empty in it.
-
-    Raises OSError, ValueError (cut, damaged, or not GGUF).
-    """
+    """Return gguf's reader of a file, without long lists. Raises OSError, ValueError (cut, damaged, or not GGUF)."""
     try:
         return _reader()(path)
     except (LookupError, OverflowError) as error:

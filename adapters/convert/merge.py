@@ -60,10 +60,7 @@ def merge(adapter: Path, base: Path, target: Path, precision: Precision) -> Merg
 
 
 def write_merged(changes: Mapping[str, Lora], base: BaseLayout, target: Path, precision: Precision) -> Merged:
-    """Write the base with b @ a added to each named tensor. Without changes it is the base, byte for byte.
-
-    Raises as merge does.
-    """
+    """Write the base with b @ a added to each named tensor; without changes, the base itself. Raises as merge does."""
     reader = open_gguf(base.path)
     if reader.endianess != GGUFEndian.LITTLE:
         raise IncompatibleAdapter(f"{base.path} is a big-endian GGUF; expected a little-endian one")

@@ -123,10 +123,7 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
 
 
 def from_mlx(path: Path) -> PeftAdapter:
-    """Read an adapter of mlx-lm; ``write_peft`` writes it in PEFT layout.
-
-    Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (DoRA, whole weights, embeddings, experts).
-    """
+    """Read an adapter of mlx-lm. Raises CorruptAdapter (cut, NaN), IncompatibleAdapter (DoRA, embeddings, experts)."""
     rank, scale = _read_config(path / CONFIG)
     halves: dict[str, dict[str, Array]] = {}
     for name, array in read_tensors(path / WEIGHTS).items():

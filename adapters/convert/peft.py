@@ -172,10 +172,7 @@ def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
 
 
 def to_float32(name: str, kind: str, content: bytes, shape: Sequence[int]) -> Array:
-    """Widen a tensor of a safetensors file to float32, which holds float16 and bfloat16 exactly.
-
-    Raises IncompatibleAdapter when it is of another type.
-    """
+    """Widen a tensor of a safetensors file to float32, exactly. Raises IncompatibleAdapter for other types."""
     if kind not in ("F32", "F16", "BF16"):
         raise IncompatibleAdapter(f"{name} is of type {kind}; expected F32, F16 or BF16")
     return widened(content, kind).astype(np.float32).reshape(shape)

@@ -34,10 +34,7 @@ START_TIMEOUT_S = 120.0
 
 
 async def start_engine(settings: EngineSettings, log: Path) -> tuple[Child, str]:
-    """Start a child and wait until it serves; return it and its URL. If that fails, no process is left.
-
-    Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter.
-    """
+    """Start a child that serves; return it and its URL. Raises EngineError, CorruptAdapter, IncompatibleAdapter."""
     command = (sys.executable, "-m", "burnish.adapters.hosts.embedded_child")
     child = await Child.start(command, log=log, env=for_child())
     try:

@@ -56,10 +56,7 @@ def small_model_path() -> Path:
 
 
 def ensure_small_model() -> Path:
-    """Return the path of the small model's GGUF; download it if it is missing or damaged.
-
-    Raises EngineError, which says what to do, if that fails or brings another file.
-    """
+    """Return the small model's GGUF, downloaded if it is missing or damaged. Raises EngineError, with what to do."""
     target = small_model_path()
     if target.is_file() and file_digest(target) == SMALL_MODEL_DIGEST:
         return target

@@ -43,10 +43,7 @@ def cached(model: str) -> Path | None:
 
 
 def downloaded(model: str) -> Path:
-    """Return the directory of a model; download it if it isn't in the local cache.
-
-    Raises EngineError, which says what to do, if the hub can't be reached or has no such weights.
-    """
+    """Return the directory of a model, downloaded if it isn't here. Raises EngineError, which says what to do."""
     if directory := cached(model):
         return directory
     try:

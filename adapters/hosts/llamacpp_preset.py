@@ -30,10 +30,7 @@ _UNSAFE = re.compile(r"[,;#\r\n]")
 
 
 def options(text: str, section: str) -> list[str]:
-    """Return the lines ``key = value`` that a version takes over from its base's section.
-
-    Raises EngineError if there is no such section, or if it has adapters of its own.
-    """
+    """Return the lines that a version takes over from its base's section. Raises EngineError if that has an adapter."""
     lines = text.splitlines()
     headers = [n for n, line in enumerate(lines) if _name(line) == section]
     if not headers:

@@ -33,10 +33,7 @@ class ModelFile(NamedTuple):
 
 
 def model_file(name: str | None) -> ModelFile:
-    """Find the GGUF of a model; None: the small model, which is downloaded if it is missing.
-
-    Models of the hub must be in its cache. Raises EngineError, which says what to do.
-    """
+    """Find the GGUF of a model, of the hub only in its cache; None: the small model. Raises EngineError."""
     if name is None or name == SMALL_MODEL:
         return ModelFile(ensure_small_model(), SMALL_MODEL)
     if name.startswith(OLLAMA):

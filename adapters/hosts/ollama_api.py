@@ -116,10 +116,7 @@ class OllamaApi:
             raise EngineError(f"Ollama says that it created {name}, but does not list it; its log says why")
 
     async def rendered(self, name: str, size_bytes: int) -> str | None:
-        """Return the prompt that a model makes of a sample conversation; None if this release can't show it.
-
-        Ollama loads the model for that.
-        """
+        """Load a model; return the prompt that it makes of a sample, None if this release can't show it."""
         body = {"model": name, "messages": _SAMPLE, "stream": False, "_debug_render_only": True}
         # A release that doesn't know the flag answers instead; one token is enough.
         body |= {"options": {"num_predict": 1}}
