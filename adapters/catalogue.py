@@ -88,12 +88,6 @@ def find(name: str) -> Model | None:
     return next((model for model in models() if model.name == name.lower()), None)
 
 
-def name_of(text: str) -> str | None:
-    """Return a name as it is listed; None if it isn't."""
-    model = find(text)
-    return model.name if model else None
-
-
 def nearest(name: str) -> list[str]:
     """Return names that are spelt almost like this one, the nearest first."""
     return get_close_matches(name.lower(), [model.name for model in models()], _NAMES_SUGGESTED)

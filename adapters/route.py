@@ -63,7 +63,8 @@ class LiveRoute:
     """The versions that requests can get, and the one that they get unless they name another."""
 
     def __init__(self) -> None:
-        self._live: Endpoint | None = None
+        self.live: Endpoint | None = None
+        """The endpoint for new requests; None while nothing is served."""
         self._resident: dict[int, Endpoint] = {}
         """The least recently used first."""
         self._leases: Counter[int] = Counter()
@@ -76,11 +77,6 @@ class LiveRoute:
         """If not None, the engine sleeps, and setting the event wakes it."""
         self._woken = asyncio.Event()
 
-    @property
-    def live(self) -> Endpoint | None:
-        """The endpoint for new requests; None while nothing is served."""
-        return self._live
-
     def resident(self) -> dict[int, Endpoint]:
         """Return the versions that can be leased, the live one included; the least recently used first."""
         return dict(self._resident)
@@ -90,9 +86,9 @@ class LiveRoute:
 
     def lease(self) -> Lease:
         """Lease the live version. Raises EngineError while there is none: see ``wait_live``."""
-        if self._live is None:
+        if self.live is None:
             raise EngineError("no version is live; wait until the engine is back")
-        return self._leased(self._live)
+        return self._leased(self.live)
 
     def lease_version(self, version: int) -> Lease:
         """Lease a version by its number, live or not. Raises UnknownVersion when it is not loaded."""
@@ -104,7 +100,7 @@ class LiveRoute:
     def flip(self, endpoint: Endpoint) -> None:
         """Give new requests this endpoint. The replaced one stays resident until it is removed."""
         self._resident[endpoint.version] = endpoint
-        self._live = endpoint
+        self.live = endpoint
         self._is_live.set()
 
     def add(self, endpoint: Endpoint) -> None:
@@ -114,8 +110,8 @@ class LiveRoute:
     def remove(self, version: int) -> None:
         """Lease a version no longer. If it is the live one, nothing is live then."""
         self._resident.pop(version, None)
-        if self._live and self._live.version == version:
-            self._live = None
+        if self.live and self.live.version == version:
+            self.live = None
             self._is_live.clear()
 
     def lost(self, url: str) -> None:
@@ -128,10 +124,10 @@ class LiveRoute:
             if endpoint.also and url in endpoint.urls:
                 first, *replicas = (replica for replica in endpoint.urls if replica != url)
                 self._resident[version] = replace(endpoint, url=first, also=tuple(replicas))
-                if self._live == endpoint:
-                    self._live = self._resident[version]
-        if self._live and self._live.url == url:
-            self._live = None
+                if self.live == endpoint:
+                    self.live = self._resident[version]
+        if self.live and self.live.url == url:
+            self.live = None
             self._is_live.clear()
 
     def fall_asleep(self) -> asyncio.Event:

@@ -163,7 +163,7 @@ _LITELLMS = re.compile(LITELLM + r"[a-z0-9_-]+(/\S+)?")
 
 
 def upstream_url(url: str, key: str = "api_key") -> str:
-    """Return an upstream's URL without space and slash around it. ``key``: the setting of its key. Raises ValueError."""
+    """Return an upstream's URL without space and slash around it. ``key``: its key's setting. Raises ValueError."""
     url = url.strip().rstrip("/")
     if not url.startswith(LITELLM):
         return http_url(url, key)

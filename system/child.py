@@ -91,7 +91,7 @@ class Child:
             return False
 
     async def ask(self, request: object = None, limit_s: float | None = None) -> dict[str, Any]:
-        """Send a line (None: nothing); return the next line of output. Raises ChildError, and leaves no process then."""
+        """Send a line (None: nothing); return the next line of output. Raises ChildError; no error leaves a process."""
         async with self._exchange:
             try:
                 return await self._answer(request, limit_s)

@@ -11,10 +11,10 @@ from typing import Any
 
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts import llamacpp_preset
-from burnish.adapters.hosts.base import Endpoint, HostLimits
-from burnish.adapters.hosts.converted import check_base, ensure_converted
+from burnish.adapters.hosts.base import HostLimits
+from burnish.adapters.hosts.converted import ensure_converted
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost, NamedModelHost
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import AdapterVersion
 
 # The router's own default (--models-max).
 MAX_RESIDENT = 4
@@ -54,21 +54,10 @@ class LlamaCppHost(NamedModelHost, ConvertingHost):
         llamacpp_preset.options(text, self.base_model)
         return text
 
-    async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Make the router start a process for a version (None: the base model); see AdapterHost.load."""
-        async with self._lock:
-            name = self.name_of(version) if version else self.base_model
-            number = version.number if version else BASE_VERSION
-            if version:
-                check_base(version, self.base_digest, self.base_model)
-            status = (await self._models()).get(name, {})
-            if status.get("value") not in _SERVING:
-                if version:
-                    await self._load_version(version, name)
-                else:
-                    await self._start(name)
-            self._loaded[number] = name
-            return self._endpoint(name, number)
+    async def _provide(self, version: AdapterVersion | None, name: str) -> None:
+        status = (await self._models()).get(name, {})
+        if status.get("value") not in _SERVING:
+            await (self._load_version(version, name) if version else self._start(name))
 
     async def _serving(self) -> set[str]:
         return {name for name, status in (await self._models()).items() if status.get("value") in _SERVING}

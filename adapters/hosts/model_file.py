@@ -42,7 +42,8 @@ def model_file(name: str | None) -> ModelFile:
         return ModelFile(ollama_model.gguf, tag.removesuffix(":latest"), ollama_model.left_out)
     if model := hub_model(name):
         if file := cached(model):
-            return ModelFile(file, catalogue.name_of(name) or plain_name(file.stem))
+            listed = catalogue.find(name)
+            return ModelFile(file, listed.name if listed else plain_name(file.stem))
         raise EngineError(f"{name} isn't downloaded yet: `burnish up --model {name}` does it")
     path = Path(name).expanduser().absolute()
     _check_gguf(path, name)

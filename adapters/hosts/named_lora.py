@@ -15,10 +15,9 @@ from http import HTTPStatus
 from typing import ClassVar
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from burnish.adapters.hosts.base import Endpoint, HostLimits
-from burnish.adapters.hosts.converted import check_base
+from burnish.adapters.hosts.base import HostLimits
 from burnish.adapters.hosts.user_engine import NamedModelHost
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.weights_file import CONFIG
 
 # vLLM's default for --max-lora-rank; SGLang has none, and our command line for it names this one.
@@ -56,16 +55,13 @@ class NamedLoraHost(NamedModelHost):
             if self.disabled(error):
                 raise self.not_enabled(self.limits.max_rank) from error
 
-    async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Load a version from its directory, unless the engine has it; see AdapterHost.load."""
+    async def _provide(self, version: AdapterVersion | None, name: str) -> None:
         if version is None:
             await self._demand_base()
-            return self._endpoint(self.base_model, BASE_VERSION)
+            return
         rank = self._demand_fitting(version)
-        name = self.name_of(version)
         if name not in await self._serving():
             await self._load(version, name, rank)
-        return self._endpoint(name, version.number)
 
     @abstractmethod
     def command(self, rank: int) -> str:
@@ -161,7 +157,6 @@ class NamedLoraHost(NamedModelHost):
 
     def _demand_fitting(self, version: AdapterVersion) -> int:
         """Return a version's rank. Raises IncompatibleAdapter if no setting of the engine could serve it."""
-        check_base(version, self.base_digest, self.base_model)
         try:
             config = json.loads((version.path / CONFIG).read_bytes())
             rank = max([int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values())])

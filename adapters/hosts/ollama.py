@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
-from burnish.adapters.hosts.base import Endpoint, HostLimits, engine_name
-from burnish.adapters.hosts.converted import check_base, ensure_converted
+from burnish.adapters.hosts.base import HostLimits, engine_name
+from burnish.adapters.hosts.converted import ensure_converted
 from burnish.adapters.hosts.ollama_api import AdaptersRefused, OllamaApi, full
 from burnish.adapters.hosts.ollama_show import ModelDescription, takes_adapters
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost, NamedModelHost
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.merging import ensure_merged
 
 # Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
@@ -61,31 +61,20 @@ class OllamaHost(NamedModelHost, ConvertingHost):
         await self.load(None)
         await self._base()
 
-    async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Create a model for a version (None: look for the base); see AdapterHost.load."""
-        async with self._lock:
-            if version:
-                check_base(version, self.base_digest, self.base_model)
-            models = await self._ollama.models()
-            # Ollama would download a base that it lacks: gigabytes, and maybe other weights.
-            if full(self.base_model) not in models:
-                raise EngineError(
-                    f"Ollama has no model {self.base_model!r}; run `ollama pull {self.base_model}`, or create it "
-                    f"from {self._base_path} with `ollama create`"
-                )
-            await self._learn_release()
-            if version is None:
-                self._loaded[BASE_VERSION] = self.base_model
-                return self._endpoint(self.base_model, BASE_VERSION)
-            name = self.name_of(version)
-            if name not in models:
-                await self._create(version, name)
-            elif self._merges and version.number not in self._loaded:
-                async with self._gone_on_error(name):  # a burnish that was killed may have left it unchecked
-                    size = self._base_path.stat().st_size
-                    await self._compare_prompts(name, await self._base(), size)
-            self._loaded[version.number] = name
-            return self._endpoint(name, version.number)
+    async def _provide(self, version: AdapterVersion | None, name: str) -> None:
+        models = await self._ollama.models()
+        # Ollama would download a base that it lacks: gigabytes, and maybe other weights.
+        if full(self.base_model) not in models:
+            raise EngineError(
+                f"Ollama has no model {self.base_model!r}; run `ollama pull {self.base_model}`, or create it "
+                f"from {self._base_path} with `ollama create`"
+            )
+        await self._learn_release()
+        if version and name not in models:
+            await self._create(version, name)
+        elif version and self._merges and version.number not in self._loaded:
+            async with self._gone_on_error(name):  # a burnish that was killed may have left it unchecked
+                await self._compare_prompts(name, await self._base(), self._base_path.stat().st_size)
 
     def name_of(self, version: AdapterVersion) -> str:
         """Return e.g. "qwen3-burnish:v7-1a2b3c4d", because names in Ollama end in a tag."""

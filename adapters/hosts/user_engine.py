@@ -11,7 +11,7 @@ from typing import Any
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, engine_name
-from burnish.adapters.hosts.converted import converted_path, forget_converted, open_state
+from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # llama.cpp and mlx-lm have no limit; a larger adapter is as big as the layers that it changes.
@@ -83,6 +83,15 @@ class NamedModelHost(UserEngineHost, ABC):
         super().__init__(url, **own)
         self._loaded: dict[int, str] = {}
 
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        number, name = (version.number, self.name_of(version)) if version else (BASE_VERSION, self.base_model)
+        async with self._lock:
+            if version:
+                check_base(version, self.base_digest, self.base_model)
+            await self._provide(version, name)
+            self._loaded[number] = name
+            return self._endpoint(name, number)
+
     async def unload(self, version: int) -> None:
         """Free a version's memory; ignore unknown ones and the base."""
         if version == BASE_VERSION:
@@ -106,6 +115,10 @@ class NamedModelHost(UserEngineHost, ABC):
 
     def name_of(self, version: AdapterVersion) -> str:
         return engine_name(version)
+
+    @abstractmethod
+    async def _provide(self, version: AdapterVersion | None, name: str) -> None:
+        """Make the engine serve a version (None: the base) under a name, unless it does. Raises as ``load`` does."""
 
     @abstractmethod
     async def _serving(self) -> set[str]:
