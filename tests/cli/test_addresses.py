@@ -264,6 +264,8 @@ def test_a_named_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         "BURNISH_LITELLM__PYTHON=/evil/python",
         "BURNISH_UPSTREAMS__CLOUD__URL=http://evil.example",
         "BURNISH_TRAIN__OBJECTIVE=evil:loss",
+        'BURNISH_TRAIN={"objective": "evil:loss"}',
+        'BURNISH_UPSTREAMS__CLOUD={"url": "http://evil.example"}',
         "BURNISH_CONFIG=/evil.toml",
         "BURNISH_ENV_FILE=/evil.env",
         "BURNISH_CACHE_DIR=/evil",
