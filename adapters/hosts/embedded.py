@@ -151,8 +151,8 @@ class EmbeddedHost:
         return {version: child.process.pid for version, child in self._children.items()}
 
     async def _start(self, version: AdapterVersion | None) -> _Engine:
-        name = version.served_name if version else self.base_model
-        number = version.number if version else BASE_VERSION
+        name, number = (version.served_name, version.number) if version else (self.base_model, BASE_VERSION)
+        converted = converted_path(self._state, version, self.base_digest) if version else None
         key = secrets.token_urlsafe(32)
         settings = EngineSettings(
             model=str(self._model.absolute()),
@@ -162,9 +162,7 @@ class EmbeddedHost:
             context=self._window.context,
             parallel=self._window.parallel,
             adapter=str(version.path.absolute()) if version else None,
-            converted=str(converted_path(self._state, version, self.base_digest).absolute())
-            if version
-            else None,
+            converted=str(converted) if converted else None,
         )
         process, url = await start_engine(settings, self._state / f"engine-v{number:04d}.log")
         endpoint = Endpoint(url, name, number, key)

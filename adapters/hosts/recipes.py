@@ -246,9 +246,7 @@ def _directory(kind: ManagedKind, model: str | None) -> tuple[str, Path | None]:
 
 
 def _from_hub(model: str, *, fetch: bool) -> Path:
-    if directory := cached(model):
-        return directory
-    if not fetch:
+    if not fetch and not cached(model):
         raise EngineError(f"{model} isn't downloaded yet: `burnish up` does it")
     return downloaded(model)
 

@@ -25,7 +25,7 @@ from burnish.proxy.log.place import DatabasePlace, Displaced
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Bell, Queue, Relief
 from burnish.proxy.log.search import Lag
 from burnish.proxy.log.spill import Entry, Journal, Spill
-from burnish.system import heap as memory
+from burnish.system import memory
 from burnish.system.apart import WorkerProcess
 
 logger = logging.getLogger(__name__)
