@@ -146,12 +146,7 @@ class Registry:
             check_names(adapter_dir, ALLOWED)
             checksums = {name: _copy(adapter_dir / name, partial / name) for name in sorted(ALLOWED)}
             check_adapter(partial)
-            manifest = Manifest(
-                version=number,
-                created_at=_now(),
-                checksums=checksums,
-                **dict(provenance),
-            )
+            manifest = Manifest(version=number, created_at=_now(), checksums=checksums, **dict(provenance))
             durable.create(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
             durable.sync(partial)
             partial.rename(self._path(number))

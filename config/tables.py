@@ -213,7 +213,7 @@ class UpstreamConfig(FrozenRecord):
         None, description="Address of the provider, if litellm shouldn't use the usual one."
     )
     models: Annotated[tuple[Annotated[str, AfterValidator(_claim)], ...], AfterValidator(_not_empty)] = Field(
-        description='Models that it answers for, such as ["gpt-5", "o4-*"]. A star stands for any ending.',
+        description='Models that it answers for, such as ["gpt-5", "o4-*"]. A star stands for any ending.'
     )
     teaches: bool = Field(
         False,

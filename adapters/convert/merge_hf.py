@@ -84,11 +84,7 @@ def _new_size(tensor: Tensor, changes: Mapping[str, Lora]) -> int:
 
 
 def _write(
-    source: BinaryIO,
-    tensors: list[Tensor],
-    changes: Mapping[str, Lora],
-    file: BinaryIO,
-    fidelity: Fidelity,
+    source: BinaryIO, tensors: list[Tensor], changes: Mapping[str, Lora], file: BinaryIO, fidelity: Fidelity
 ) -> None:
     file.write(_head(tensors, changes))
     for tensor in tensors:

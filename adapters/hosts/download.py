@@ -22,13 +22,7 @@ _MB = 1e6
 
 
 def download(
-    client: httpx.Client,
-    url: str,
-    target: Path,
-    *,
-    size: int,
-    sha256: str,
-    progress: Callable[[int], None],
+    client: httpx.Client, url: str, target: Path, *, size: int, sha256: str, progress: Callable[[int], None]
 ) -> None:
     """Download ``size`` bytes into ``target``, which appears only when they are whole.
 

@@ -198,11 +198,7 @@ def test_what_peft_cannot_say_is_refused(
         (lora(name="token_embd.weight"), IncompatibleAdapter, "a trained embedding"),
         ({f"{Q}.lora_a": np.ones((2, 7), np.float32)}, IncompatibleAdapter, r"shape \(8, 7\)"),
         ({f"{Q}.lora_a": np.ones((3, 6), np.float32)}, CorruptAdapter, "expected one rank in both"),
-        (
-            {"blk.0.attn_k.weight.lora_b": np.ones((4, 2), np.float32)},
-            CorruptAdapter,
-            "has only lora_b",
-        ),
+        ({"blk.0.attn_k.weight.lora_b": np.ones((4, 2), np.float32)}, CorruptAdapter, "has only lora_b"),
         (lora(fill=np.nan), CorruptAdapter, "NaN or infinite"),
         (lora(fill=np.inf), CorruptAdapter, "NaN or infinite"),
     ],

@@ -165,9 +165,7 @@ async def test_a_version_that_lost_something_of_its_base_is_not_live(engine: Oll
 
 
 @only_merged
-async def test_another_prompt_is_noticed_though_the_description_is_the_same(
-    engine: Ollama,
-) -> None:
+async def test_another_prompt_is_noticed_though_the_description_is_the_same(engine: Ollama) -> None:
     host = engine.open()
     engine.double.faults.add("renders_otherwise")
     with pytest.raises(EngineError, match="differ from tiny in the prompt that it makes of a conversation"):

@@ -34,10 +34,7 @@ def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
         ({"port": 99999}, "port: .*65535.*99999"),
         ({"upstream": "ftp://x"}, "upstream: must be an http"),
         ({"upstream": "litellm:"}, "upstream: must name one of litellm's providers"),
-        (
-            {"upstream": "litellm:bedrock/"},
-            "names no model: write litellm:bedrock/MODEL, or set model",
-        ),
+        ({"upstream": "litellm:bedrock/"}, "names no model: write litellm:bedrock/MODEL, or set model"),
         ({"upstream": "litellm:bedrock/a b"}, "upstream: must name one of litellm's providers"),
         ({"upstream": "litellm:a/b,http://x"}, "upstream: must be the only one if it begins with litellm:"),
         ({"litellm": {"interpreter": "x"}}, "litellm.interpreter"),
