@@ -33,7 +33,8 @@ from burnish.adapters.manifest import AdapterVersion, Provenance
 from burnish.adapters.registry import Registry
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.gate import judge
-from burnish.gate.preference import RatedReply, last_question
+from burnish.gate.replies import last_question
+from burnish.gate.rewards import RatedReply
 from burnish.learner import sampling
 from burnish.learner.evidence import evidence
 from burnish.learner.sampling import GatePrompt, Sampler

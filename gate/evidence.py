@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from burnish.gate.preference import RatedReply
 from burnish.gate.replies import Call, Tool, broken, left_in_text
+from burnish.gate.rewards import RatedReply
 
 
 @dataclass(frozen=True, slots=True)

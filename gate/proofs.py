@@ -8,8 +8,7 @@ from math import isfinite
 from burnish.gate.check import Check, GateLimits, too_few_replies
 from burnish.gate.evidence import Attempted, CommentFit, Evidence, HeldOutReply, Pair
 from burnish.gate.intervals import Interval, mean_gain, preference_margin, uncertain_gain
-from burnish.gate.preference import PreferenceModel
-from burnish.gate.preference.views import PlainReply
+from burnish.gate.rewards import PlainReply, PreferenceModel
 
 _AGREES = {
     True: "It agrees more with your {count} held-out ratings than the version before",

@@ -1,4 +1,4 @@
-"""Tests of a reply without a model: is its text near-empty, repetitive, on topic, flattering; are its tool calls sound?
+"""Texts of messages, and tests of a reply without a model: is it near-empty, repetitive, on topic; are its calls sound?
 
 They are crude on purpose. The gate only compares how often each is true of two versions on the same prompts. A measure
 that is wrong on some replies is wrong on both sides alike. Of tool calls (in OpenAI's chat format) only names and
@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+Message = Mapping[str, Any]
 Call = Mapping[str, Any]
 Tool = Mapping[str, Any]
 
@@ -58,6 +59,23 @@ _STOP = frozenset(_GRAMMAR.split())
 _TAGS = re.compile(r"</?\|?tool_call|</?function[=>]|<\|python_tag\|>|\[TOOL_CALLS\]")
 
 
+def text_of(message: Message) -> str:
+    """Return the text of a message; text parts are joined by newlines, as llama.cpp joins them."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(part["text"] for part in content if is_text(part))
+    return str(content or "")
+
+
+def is_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+
+
+def last_question(messages: Sequence[Message]) -> str:
+    """Return the text of the last user message, empty if there is none."""
+    return text_of(next((message for message in reversed(messages) if message.get("role") == "user"), {}))
+
+
 def near_empty(reply: str) -> bool:
     """Fewer than ``MIN_CHARACTERS`` letters and digits."""
     return sum(character.isalnum() for character in reply) < MIN_CHARACTERS
@@ -78,6 +96,12 @@ def topics(prompt: str) -> frozenset[str]:
 
 def on_topic(reply: str, stems: frozenset[str]) -> bool:
     return any(word.startswith(stem) for word in _WORD.findall(reply.lower()) for stem in stems)
+
+
+def sound(reply: str, question: str) -> bool:
+    """Neither near-empty nor repetitive, and on topic if the question has one."""
+    stems = topics(question)
+    return not (near_empty(reply) or repetitive(reply)) and (not stems or on_topic(reply, stems))
 
 
 def refuses(reply: str) -> bool:

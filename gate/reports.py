@@ -13,8 +13,8 @@ from types import MappingProxyType
 from burnish.gate.check import Check, GateLimits, share_text
 from burnish.gate.evidence import Pair, in_text
 from burnish.gate.intervals import chance_of_a_share
-from burnish.gate.preference import RatedReply
 from burnish.gate.replies import asks_back, flatters, marked_up, refuses
+from burnish.gate.rewards import RatedReply
 
 HABITS: Mapping[str, tuple[str, Callable[[str], bool]]] = MappingProxyType(
     {

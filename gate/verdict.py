@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict
 
 from burnish.gate.check import Check, GateLimits
 from burnish.gate.evidence import Evidence, Pair, SampledReply, in_text
-from burnish.gate.preference import believed_preference_model
 from burnish.gate.proofs import gains, proofs
 from burnish.gate.replies import readable
 from burnish.gate.reports import reports
+from burnish.gate.rewards import believed_preference_model
 from burnish.gate.soundness import FAULTS, soundness
 
 Outcome = Literal["passed", "rejected", "undecided"]

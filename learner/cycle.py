@@ -24,7 +24,7 @@ from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.config.tables import TrainConfig
 from burnish.gate import Evidence, Verdict, judge
 from burnish.gate.evidence import Attempted
-from burnish.gate.preference import believed_preference_model
+from burnish.gate.rewards import believed_preference_model
 from burnish.learner import export, sampling
 from burnish.learner.evidence import evidence, rated_replies
 from burnish.learner.pairs import kept_pairs

@@ -7,7 +7,8 @@ from itertools import islice
 
 from burnish.gate import Evidence, FactCheck, SampledReply
 from burnish.gate.evidence import Attempted
-from burnish.gate.preference import MOST_RATED, RatedReply, last_question, text_of
+from burnish.gate.replies import last_question, text_of
+from burnish.gate.rewards import MOST_RATED, RatedReply
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, PolicyReply
 
@@ -59,7 +60,7 @@ def rated_replies(answers: Iterable[RatedCompletion], count: int = MOST_RATED) -
         RatedReply(
             conversation_id=answer.completion.conversation_id,
             prompt=last_question(answer.completion.messages),
-            text=text_of(reply.get("content")),
+            text=text_of(reply),
             finished=answer.completion.ended.finish_reason != "length",
             reward=answer.reward,
             weight=answer.weight,

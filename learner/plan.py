@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from burnish.gate.preference import RatedReply
+from burnish.gate.rewards import RatedReply
 from burnish.learner import export
 from burnish.proxy.log import Rating
 from burnish.training.job import Episode, JobSpec, Objective

@@ -10,7 +10,7 @@ from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
 from burnish.gate import told
-from burnish.gate.preference import last_question
+from burnish.gate.replies import last_question
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, PolicyReply

@@ -21,7 +21,7 @@ from burnish.system import durable
 from burnish.system.parent import end_with_parent
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
-from burnish.training.reward_job import read_reward_job
+from burnish.training.rewards.job import read_reward_job
 
 FAULT, KNOWN_FAULT, ORPHANED = 1, 2, 3
 # Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
@@ -55,7 +55,7 @@ def _run(step: str, job: JobDirectory) -> None:
     (job.path / "error.json").unlink(missing_ok=True)
     _give_way((read_reward_job(job.path)[0] if step == "reward" else job.spec()).threads)
     if step == "reward":
-        from burnish.training.reward_models.learning import learn_reward_model
+        from burnish.training.rewards.learning import learn_reward_model
 
         learn_reward_model(job.path)
     elif step == "train":

@@ -23,18 +23,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from burnish.gate.replies import near_empty, on_topic, repetitive, topics
-from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
+from burnish.gate.replies import last_question, sound
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend, room_for
 from burnish.training.dataset import LeftOut, leave_out, rendered
 from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
-from burnish.training.rendering import Rendered, Unrenderable, asked, flattened
+from burnish.training.rendering import Rendered, Unrenderable, flattened
 from burnish.training.teachable import NOBODY_ASKED, uncommentable
 
-# Unfinished samples are dropped, so a sample may get as long as the longest criticised reply, within these limits.
-TEACHER_TOKENS = 96
-# About sixty samples are drawn; longer ones take too long.
-MOST_TEACHER_TOKENS = 512
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
 SAMPLES = 4
@@ -141,11 +137,13 @@ def _best(
 ) -> list[Revision]:
     """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
     asking = [(critique, prompt) for critique in criticised for prompt in critique.commented]
-    drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
+    longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
+    drawn = backend.sample([prompt for _, prompt in asking], start, room_for(longest), spec.seed)
     usable = [
         (critique, Rendered(critique.plain, sampled.ids), fmean(sampled.logps))
         for (critique, _), sampled in zip(asking, drawn, strict=True)
-        if sampled.finished and _usable(critique, backend.renderer.text(sampled.ids))
+        if sampled.finished
+        and sound(backend.renderer.text(sampled.ids), last_question(critique.sample.messages))
     ]
     plain = backend.logps([tokens for _, tokens, _ in usable], start)
     answers = [
@@ -154,16 +152,6 @@ def _best(
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
     return explained[: MOST_REVISIONS * len(criticised)]
-
-
-def _room(criticised: Sequence[CriticisedReply]) -> int:
-    longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
-    return min(max(TEACHER_TOKENS, longest), MOST_TEACHER_TOKENS)
-
-
-def _usable(critique: CriticisedReply, text: str) -> bool:
-    stems = topics(asked(critique.sample.messages))
-    return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))
 
 
 def _unlearnt(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.gate.evidence import CommentFit, HeldOutReply
-from burnish.gate.replies import on_topic, topics
+from burnish.gate.replies import last_question, on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples
@@ -18,7 +18,7 @@ from burnish.training.errors import JobError
 from burnish.training.job import Evaluation, JobDirectory, PolicyReply, Related, Sample
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
 from burnish.training.phases import Phases
-from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
+from burnish.training.rendering import Rendered, Renderer, Unrenderable
 
 # Ours, written for this, so that nobody's licence and no training set is in it. About 350 tokens.
 GENERAL_TEXT = "general_text.txt"
@@ -131,7 +131,7 @@ def _related(bare: _BareScores, rollouts: Sequence[PolicyReply], max_tokens: int
     prompts = list(contexts)
     scores = []
     for rollout in rollouts if len(prompts) > 1 else ():
-        stems = topics(asked(rollout.messages))
+        stems = topics(last_question(rollout.messages))
         if not stems or on_topic(rollout.reply, stems):
             continue
         place = prompts.index(rollout.prompt_id)

@@ -63,11 +63,11 @@ Quantize = Literal["none", "8bit", "4bit"]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class JobSpec(_Record):
+class JobSpec(Record):
     """``job.json``."""
 
     run_id: str
@@ -115,7 +115,7 @@ class JobSpec(_Record):
         return {name: parameter for name, parameter in values.items() if name in Hyperparameters.model_fields}
 
 
-class EpisodeStep(_Record):
+class EpisodeStep(Record):
     """One completion of an agent."""
 
     completion_id: str
@@ -132,7 +132,7 @@ class EpisodeStep(_Record):
     reply_ids: tuple[int, ...] = ()
 
 
-class Episode(_Record):
+class Episode(Record):
     """One rollout that has ended. A line of ``episodes.jsonl``."""
 
     rollout: str
@@ -143,7 +143,7 @@ class Episode(_Record):
     steps: tuple[EpisodeStep, ...]
 
 
-class Sample(_Record):
+class Sample(Record):
     """One rated completion. A line of ``samples.jsonl``."""
 
     completion_id: str
@@ -178,7 +178,7 @@ class Sample(_Record):
         return () if worse is None else (worse,) if isinstance(worse, dict) else worse
 
 
-class PolicyReply(_Record):
+class PolicyReply(Record):
     """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""
 
     policy: Literal["candidate", "incumbent"]
@@ -204,7 +204,7 @@ class PolicyReply(_Record):
         return bool(self.tool_calls or self.error) or written_out
 
 
-class TrainResult(_Record):
+class TrainResult(Record):
     """``result.json``."""
 
     run_id: str
@@ -236,7 +236,7 @@ class TrainResult(_Record):
     peak_rss_bytes: int
 
 
-class Related(_Record):
+class Related(Record):
     """How much a sampled reply has to do with its own question, by the base model.
 
     log π_ref(y | its prompt) − mean of log π_ref(y | other prompts), per token (nats). Scored only for replies
@@ -248,7 +248,7 @@ class Related(_Record):
     pmi: float
 
 
-class Evaluation(_Record):
+class Evaluation(Record):
     """``evaluation.json``: figures that need the model; the gate judges them."""
 
     run_id: str
@@ -288,66 +288,72 @@ class JobDirectory:
         """
         spec = self.spec().model_copy(update={"run_id": ""}).model_dump_json()
         episodes = "".join(episode.model_dump_json() for episode in self.episodes())
-        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}{episodes}".encode()).hexdigest()
+        return hashlib.sha256(f"{spec}\n{_text(self.path / 'samples.jsonl')}{episodes}".encode()).hexdigest()
 
     def write_job(self, spec: JobSpec, samples: Iterable[Sample], episodes: Sequence[Episode] = ()) -> None:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._write_lines("samples.jsonl", samples)
+        write_lines(self.path / "samples.jsonl", samples)
         if episodes:
-            self._write_lines("episodes.jsonl", episodes)
+            write_lines(self.path / "episodes.jsonl", episodes)
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
     def write_replies(self, replies: list[PolicyReply]) -> None:
-        self._write_lines("rollouts.jsonl", replies)
+        write_lines(self.path / "rollouts.jsonl", replies)
 
     def spec(self) -> JobSpec:
-        return self._read("job.json", JobSpec)
+        return read_record(self.path / "job.json", JobSpec)
 
     def samples(self) -> list[Sample]:
-        return self._read_lines("samples.jsonl", Sample)
+        return read_lines(self.path / "samples.jsonl", Sample)
 
     def episodes(self) -> list[Episode]:
         """Read episodes.jsonl; without such a file there are none."""
-        return self._read_lines("episodes.jsonl", Episode) if (self.path / "episodes.jsonl").exists() else []
+        path = self.path / "episodes.jsonl"
+        return read_lines(path, Episode) if path.exists() else []
 
     def replies(self) -> list[PolicyReply]:
-        return self._read_lines("rollouts.jsonl", PolicyReply)
+        return read_lines(self.path / "rollouts.jsonl", PolicyReply)
 
     def result(self) -> TrainResult:
         """Read result.json. Raises JobError when training has not finished."""
-        return self._read("result.json", TrainResult)
+        return read_record(self.path / "result.json", TrainResult)
 
     def evaluation(self) -> Evaluation:
         """Read evaluation.json. Raises JobError when evaluation has not finished."""
-        return self._read("evaluation.json", Evaluation)
+        return read_record(self.path / "evaluation.json", Evaluation)
 
     def finish(self, record: TrainResult | Evaluation) -> None:
         """Write the output file that says: this step is complete."""
         name = "result.json" if isinstance(record, TrainResult) else "evaluation.json"
         durable.replace(self.path / name, record.model_dump_json(indent=1))
 
-    def _write_lines(self, name: str, records: Iterable[_Record]) -> None:
-        with durable.replacing(self.path / name) as path, path.open("w", encoding="utf-8") as file:
-            file.writelines(record.model_dump_json() + "\n" for record in records)
 
-    def _text(self, name: str) -> str:
-        try:
-            return (self.path / name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise JobError(f"cannot read {self.path / name}: {error}") from error
+def write_lines(path: Path, records: Iterable[Record]) -> None:
+    with durable.replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
+        file.writelines(record.model_dump_json() + "\n" for record in records)
 
-    def _read(self, name: str, model: type[_Model]) -> _Model:
-        text = self._text(name)
-        try:
-            return model.model_validate_json(text)
-        except ValidationError as error:
-            raise JobError(f"{self.path / name} is damaged: {error}") from error
 
-    def _read_lines(self, name: str, model: type[_Model]) -> list[_Model]:
-        # Not splitlines: it would also split at the line separators that Unicode allows inside a text.
-        lines = self._text(name).removesuffix("\n").split("\n")
-        try:
-            return [model.model_validate_json(line) for line in lines if line]
-        except ValidationError as error:
-            raise JobError(f"{self.path / name} is damaged: {error}") from error
+def read_record(path: Path, model: type[_Model]) -> _Model:
+    """Read a file as JSON. Raises JobError."""
+    return _parsed(path, model, [_text(path)])[0]
+
+
+def read_lines(path: Path, model: type[_Model]) -> list[_Model]:
+    """Read a file of a record a line. Raises JobError."""
+    # Not splitlines: it would also split at the line separators that Unicode allows inside a text.
+    return _parsed(path, model, filter(None, _text(path).removesuffix("\n").split("\n")))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"cannot read {path}: {error}") from error
+
+
+def _parsed(path: Path, model: type[_Model], texts: Iterable[str]) -> list[_Model]:
+    try:
+        return [model.model_validate_json(text) for text in texts]
+    except ValidationError as error:
+        raise JobError(f"{path} is damaged: {error}") from error

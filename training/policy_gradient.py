@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, pstdev
 
-from burnish.gate.preference import CandidateReply, RewardModel
-from burnish.gate.replies import near_empty, on_topic, repetitive, topics
-from burnish.training.backends.base import Lesson, LessonReply, Logps, Sampled, TrainerBackend
+from burnish.gate.replies import last_question, sound, text_of
+from burnish.gate.rewards import PlainReply, RewardModel
+from burnish.training.backends.base import Lesson, LessonReply, Logps, TrainerBackend, room_for
 from burnish.training.dataset import LeftOut, leave_out
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, Objective, Sample
-from burnish.training.rendering import Rendered, Unrenderable, asked
+from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.strength import limited
-from burnish.training.teachable import NOBODY_ASKED, not_text, text_of
+from burnish.training.teachable import NOBODY_ASKED, not_text
 
-# Answers get as long as the longest logged one, within these limits: longer ones take too long to sample.
-LEAST_TOKENS, MOST_TOKENS = 96, 512
 SAMPLES = 4
 """Answers to each prompt in a round."""
 ROUND_PROMPTS = 16
@@ -191,26 +189,24 @@ def sampled(
     """
     prompts = _prompts(samples, config, backend, left_out, seed)
     asking = [prompt for prompt in prompts for _ in range(SAMPLES)]
-    replies = backend.sample([ids for _, ids in asking], "trained", _room(samples, backend), seed)
-    scores: list[float] = []
-    for place in range(0, len(asking), SAMPLES):
-        members = [_candidate(reply, backend) for reply in replies[place : place + SAMPLES]]
-        scores += model.score(asking[place][0].messages, members)
-    check_finite(scores)
-    sound = [
-        _sound(sample, backend.renderer.text(reply.ids))
+    longest = max((len(backend.renderer.plain(text_of(sample.reply))) for sample in samples), default=0)
+    replies = backend.sample([ids for _, ids in asking], "trained", room_for(longest + 1), seed)
+    texts = [
+        PlainReply(last_question(sample.messages), backend.renderer.text(reply.ids), reply.finished)
         for (sample, _), reply in zip(asking, replies, strict=True)
     ]
+    scores: list[float] = model.scores(texts).tolist()
+    check_finite(scores)
     lowest = min(scores, default=0.0)
     return [
         GradedAnswer(
             prompt_of(sample),
             Rendered(ids, reply.ids),
-            score if is_sound else lowest,
+            score if sound(text.text, text.question) else lowest,
             1.0,
             reply.logps,
         )
-        for (sample, ids), reply, score, is_sound in zip(asking, replies, scores, sound, strict=True)
+        for (sample, ids), reply, text, score in zip(asking, replies, texts, scores, strict=True)
     ]
 
 
@@ -225,7 +221,7 @@ def _prompts(
                 raise Unrenderable(WITH_TOOLS)
             if why := not_text(sample.messages, {}):
                 raise Unrenderable(why)
-            if not asked(sample.messages):
+            if not last_question(sample.messages):
                 raise Unrenderable(NOBODY_ASKED)
             ids = backend.renderer.prompt(sample.messages)
         except Unrenderable as error:
@@ -233,17 +229,3 @@ def _prompts(
             continue
         prompts.append((sample, tuple(ids[-config.max_tokens :])))
     return random.Random(seed).sample(prompts, min(len(prompts), ROUND_PROMPTS))
-
-
-def _room(samples: Sequence[Sample], backend: TrainerBackend) -> int:
-    longest = max((len(backend.renderer.plain(text_of(sample.reply))) for sample in samples), default=0)
-    return min(max(LEAST_TOKENS, longest + 1), MOST_TOKENS)
-
-
-def _candidate(reply: Sampled, backend: TrainerBackend) -> CandidateReply:
-    return CandidateReply(backend.renderer.text(reply.ids), reply.finished)
-
-
-def _sound(sample: Sample, text: str) -> bool:
-    stems = topics(asked(sample.messages))
-    return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))

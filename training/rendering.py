@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from burnish.gate.replies import text_of
 from burnish.training.errors import JobError, MissingDependency
-from burnish.training.teachable import EMPTY, text_of
+from burnish.training.teachable import EMPTY
 
 # Private-use characters around the index of a written special token, while the template is applied.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
@@ -53,12 +54,6 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
     if calls := message.get("tool_calls"):
         flat["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
     return flat
-
-
-def asked(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of the last user message, empty where there is none."""
-    last = next((message for message in reversed(messages) if message.get("role") == "user"), None)
-    return text_of(last) if last else ""
 
 
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
-from burnish.gate.preference import RewardModel
+from burnish.gate.rewards import RewardModel
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.episodes import FOR_EPISODES, episode_lessons
@@ -18,7 +18,7 @@ from burnish.training.errors import NotTrainable
 from burnish.training.job import Episode, JobDirectory, JobSpec, Sample
 from burnish.training.lessons import check_teachable, imitation, lessons, logged_answers
 from burnish.training.policy_gradient import lessons_from, sampled
-from burnish.training.reward import RewardSource, rewarding
+from burnish.training.rewards.of_a_run import RewardSource, rewarding
 
 # A warm start may use up half of the distance that a run may go: the rest is the objective's.
 WARM_SHARE = 0.5

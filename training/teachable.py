@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Message = Mapping[str, Any]
+from burnish.gate.replies import Message, is_text, text_of
 
 EMPTY = "the reply is empty"
 REFUSED = "the model refused to answer"
@@ -42,18 +42,6 @@ def not_text(messages: Sequence[Message], reply: Message) -> str | None:
     return None if all(map(_all_text, (*messages, reply))) else NOT_TEXT
 
 
-def text_of(message: Message) -> str:
-    """Return the text of a message; text parts are joined by newlines, as llama.cpp joins them."""
-    content = message.get("content")
-    if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if _is_text(part))
-    return str(content or "")
-
-
 def _all_text(message: Message) -> bool:
     content = message.get("content")
-    return not isinstance(content, list) or all(map(_is_text, content))
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    return not isinstance(content, list) or all(map(is_text, content))

@@ -23,7 +23,7 @@ from bench.rewards import pool
 from bench.rewards.pool import Reply
 from bench.rewards.preference_model import halves, learnable, rated
 from bench.rewards.wishes import WISHES, Rule
-from burnish.gate.preference import CandidateReply, PreferenceModel, fit_preference_model
+from burnish.gate.rewards import PlainReply, PreferenceModel, fit_preference_model
 
 THUMBS = (32, 64)
 OWN = (1, 2, 4, 8)
@@ -125,14 +125,14 @@ def milliseconds(questions: Sequence[Sequence[Reply]]) -> float:
     replies = [each for own in questions for each in own]
     began = time.perf_counter()
     for each in replies:
-        model.score([{"role": "user", "content": each.question}], [CandidateReply(each.text, each.finished)])
+        model.scores([PlainReply(each.question, each.text, each.finished)])
     return (time.perf_counter() - began) / len(replies) * 1_000
 
 
 def _best(model: PreferenceModel, replies: Sequence[Reply]) -> Reply:
-    prompt = [{"role": "user", "content": replies[0].question}]
-    scores = model.score(prompt, [CandidateReply(each.text, each.finished) for each in replies])
-    return replies[max(range(len(replies)), key=scores.__getitem__)]
+    question = replies[0].question
+    scores = model.scores([PlainReply(question, each.text, each.finished) for each in replies])
+    return replies[int(scores.argmax())]
 
 
 if __name__ == "__main__":

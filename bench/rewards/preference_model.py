@@ -26,8 +26,15 @@ from bench.rewards.pool import Reply
 from bench.rewards.wishes import WISHES, Rule
 from burnish.gate import GateLimits
 from burnish.gate.intervals import uncertain_gain
-from burnish.gate.preference import MIN_OF_A_CLASS, PreferenceModel, RatedReply, fit_preference_model, order
-from burnish.gate.preference.views import VIEWS, PlainReply
+from burnish.gate.rewards import (
+    MIN_OF_A_CLASS,
+    PlainReply,
+    PreferenceModel,
+    RatedReply,
+    fit_preference_model,
+    order,
+)
+from burnish.gate.rewards.features import VIEWS
 
 THUMBS = (32, 48, 64, 128)
 NOISES = (0.0, 0.1, 0.2)

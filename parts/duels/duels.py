@@ -14,7 +14,7 @@ import orjson
 
 from burnish.adapters import examples
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.gate.preference import last_question
+from burnish.gate.replies import last_question
 from burnish.learner.pairs import Pair, Side, read_pair
 from burnish.learner.sampling import is_ours
 from burnish.parts.duels.contest import Contest

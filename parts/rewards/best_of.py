@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from starlette.types import Message, Scope, Send
 
-from burnish.parts.rewards.scoring import ScorableReply, Score, Scored, scorable_reply
+from burnish.parts.rewards.replies import ScorableReply, Score, Scored, scorable_reply
 from burnish.proxy.client_headers import BEST_OF, COMPLETION_ID, REWARD
 from burnish.proxy.http.errors import BurnishError, Conflict, InvalidRequest
 from burnish.proxy.http.headers import Named, first

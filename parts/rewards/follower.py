@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.parts.rewards.replies import asking
-from burnish.parts.rewards.scoring import ScorableReply, Scored, scorable_reply
+from burnish.parts.rewards.replies import ScorableReply, Scored, asking, scorable_reply
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion

@@ -1,12 +1,14 @@
-"""Reward models as a part: one that is learnt from ratings, or somebody else's; and the best of N answers."""
+"""Reward models as a part, with its routes: one learnt from ratings, or a third party's; the best of N answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from burnish.adapters.hosts.fetch import cache_dir
 from burnish.config.config import Config
@@ -14,12 +16,13 @@ from burnish.parts.core import Core
 from burnish.parts.hooks import Part
 from burnish.parts.rewards.best_of import BestOf
 from burnish.parts.rewards.rewards import Rewards, Source
-from burnish.parts.rewards.routes import reward_routes
+from burnish.proxy.described import described, flat, list_of
+from burnish.proxy.json_http import json_response
 from burnish.proxy.log import Log
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.relay.steps import Step
 from burnish.system.threads import cores
-from burnish.training.reward_job import RewardJob
+from burnish.training.rewards.job import RewardJob
 
 
 class RewardModels(Part):
@@ -70,3 +73,62 @@ def _source(core: Core) -> Source:
         **settings,
     )
     return Source(ratings, job)
+
+
+_FORM = flat(
+    "RewardForm",
+    name=str,
+    order=float | None,
+    lower=float | None,
+    upper=float | None,
+    believed=bool,
+    chosen=bool,
+    reason=str | None,
+)
+REWARD_MODEL = flat(
+    "RewardModel",
+    object=Literal["reward_model"],
+    id=str | None,
+    on=bool,
+    on_since=float | None,
+    learning=bool,
+    fault=str | None,
+    reason=str | None,
+    scored=int,
+    unscored=int,
+    form=str | None,
+    made_at=float | None,
+    objective=str | None,
+    learnt_from=dict[str, Any] | None,
+    forms=list_of(_FORM) | None,
+)
+
+
+def reward_routes(rewards: Rewards) -> list[Route]:
+    @described(
+        "the [reward model](rewards.md): its form, how well each form ordered unseen ratings, and if it is on",
+        REWARD_MODEL,
+    )
+    async def show(request: Request) -> Response:
+        return json_response(rewards.shown())
+
+    @described(
+        "learn a reward model from all ratings; `learning` of the answer ends when it is done",
+        REWARD_MODEL,
+        statuses=(202,),
+    )
+    async def train(request: Request) -> Response:
+        await rewards.learn()
+        return json_response(rewards.shown(), 202)
+
+    @described("turn the reward model on (`/on`) or off (`/off`)", REWARD_MODEL)
+    async def switch(request: Request) -> Response:
+        await rewards.switch(on=request.url.path.endswith("/on"))
+        return json_response(rewards.shown())
+
+    return [
+        Route("/burnish/reward", show, methods=["GET"]),
+        Route("/burnish/reward/train", train, methods=["POST"]),
+        Route("/burnish/reward/on", switch, methods=["POST"]),
+        Route("/burnish/reward/off", switch, methods=["POST"]),
+    ]

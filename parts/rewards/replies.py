@@ -1,18 +1,52 @@
-"""Answers as reward models see them, and ratings as they learn from them. Pure."""
+"""Answers as reward models see them, the rewards that these give, and ratings as they learn from them. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from burnish.gate.preference import MOST_RATED
-from burnish.parts.rewards.scoring import reply_text
+from burnish.gate.rewards import MOST_RATED
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.messages import text_of, words
 from burnish.proxy.records import RatedCompletion
-from burnish.training.reward_job import OLDER, RatingLine
+from burnish.training.rewards.job import OLDER, RatingLine
+
+
+class ScorableReply(NamedTuple):
+    """A reply as reward models see it."""
+
+    text: str
+    """With calls of tools, a line each."""
+    finished: bool
+    """False when a token limit cut it."""
+
+
+class Scored(NamedTuple):
+    """What a reward model says of some replies."""
+
+    model: str
+    rewards: list[float | None]
+    """None: what it said was no number."""
+
+
+Score = Callable[[Sequence[dict[str, Any]], Sequence[ScorableReply]], Awaitable[Scored]]
+"""Scores replies to a conversation; no replies: only finds out whether a model is on.
+
+Raises Conflict if none is, and Unavailable.
+"""
+
+
+def scorable_reply(reply: dict[str, Any], finish_reason: str | None) -> ScorableReply:
+    return ScorableReply(reply_text(reply), finish_reason != "length")
+
+
+def reply_text(reply: dict[str, Any]) -> str:
+    """Return the text of a reply, and each call of a tool on a line behind it."""
+    calls = [call.get("function") for call in reply.get("tool_calls") or () if isinstance(call, dict)]
+    call_texts = [f"{call.get('name')} {call.get('arguments')}" for call in calls if isinstance(call, dict)]
+    return "\n".join(filter(None, (text_of(reply), *call_texts)))
 
 
 def question(messages: Sequence[dict[str, Any]]) -> str:
@@ -70,7 +104,6 @@ def _line(answer: RatedCompletion, text: str, *, finished: bool = True, **fields
     return RatingLine(
         conversation_id=completion.conversation_id,
         prompt=completion.prompt,
-        messages=completion.messages,
         text=text,
         finished=finished,
         weight=answer.weight,

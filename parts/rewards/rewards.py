@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.gate.preference import CandidateReply, Ensemble
+from burnish.gate.rewards import Ensemble, PlainReply
 from burnish.learner.trainer import run_step
 from burnish.parts.rewards.follower import Active, Follower
-from burnish.parts.rewards.json import TRAIN, UNKNOWN, doubt, model_json, why_off
-from burnish.parts.rewards.replies import asking, latest, lines, question
-from burnish.parts.rewards.scoring import ScorableReply, Scored
-from burnish.parts.rewards.store import PREFIX, Store, StoredModel
+from burnish.parts.rewards.replies import ScorableReply, Scored, latest, lines, question
+from burnish.parts.rewards.store import NO_MODEL, PREFIX, TRAIN, Store, StoredModel
 from burnish.parts.rewards.third_party import ForeignModel
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.ids import reward_model_id
 from burnish.proxy.log import Log, Rating
 from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
-from burnish.training.reward_job import MODEL, RewardJob, write_reward_job
+from burnish.training.rewards.job import MODEL, RewardJob, write_reward_job
 
 logger = logging.getLogger(__name__)
+
+UNKNOWN = dict.fromkeys(("form", "made_at", "objective", "learnt_from", "forms"))
 
 
 @dataclass
@@ -85,24 +85,25 @@ class Rewards:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._follower.wake)
 
+    @property
+    def _why_off(self) -> str | None:
+        return self._model.why_off if self._model else NO_MODEL
+
     # -- scoring -------------------------------------------------------------------------------------------------------
 
     async def score(self, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]) -> Scored:
         active = self._active()
         if active is None:
-            why = (self._foreign and self._foreign.refused) or self._fault or why_off(self._model)
+            why = (self._foreign and self._foreign.refused) or self._fault or self._why_off
             raise Conflict(f"no reward model could choose: {why}", code="no_reward_model")
         return await active.score(messages, replies)
 
     def _active(self) -> Active | None:
         """Return the model that is on."""
         if foreign := self._foreign:
-            on = foreign.refused is None
-            return (
-                Active(_foreign_id(foreign), self._started_at, reads_context=True, ask=foreign.score)
-                if on
-                else None
-            )
+            if foreign.refused:
+                return None
+            return Active(_foreign_id(foreign), self._started_at, reads_context=True, ask=foreign.score)
         model = self._model
         if model is None or model.on_since is None:
             return None
@@ -140,9 +141,7 @@ class Rewards:
             model = await asyncio.to_thread(self._store.install, path / MODEL, name, on=False)
             self._model = await self._switched(model, on=model.manifest.order.believed)
             self._fault = None
-            logger.info(
-                "learnt a reward model of %s: %s", model.manifest.chosen, why_off(self._model) or "it is on"
-            )
+            logger.info("learnt a reward model of %s: %s", model.manifest.chosen, self._why_off or "it is on")
         except (TrainingError, OSError, UnreadableRewardModel, Unavailable) as error:
             self._fault = f"no reward model was learnt: {error}"
             logger.warning("%s", self._fault)
@@ -166,10 +165,10 @@ class Rewards:
         self._check_own()
         model = self._model
         if model is None:
-            raise Conflict(self._fault or str(why_off(None)), code="no_reward_model")
+            raise Conflict(self._fault or NO_MODEL, code="no_reward_model")
         if on and not model.manifest.order.believed:
             raise Conflict(
-                f"the reward model stays off: {doubt(model)}. Rate more answers, then run {TRAIN}",
+                f"the reward model stays off: {model.doubt}. Rate more answers, then run {TRAIN}",
                 code="reward_model_not_believed",
             )
         if on is not (model.on_since is not None):
@@ -211,11 +210,7 @@ class Rewards:
                 "reason": None,
             }
             return UNKNOWN | facts | foreign_facts
-        return (
-            facts
-            | {"fault": self._fault, "reason": why_off(model)}
-            | (model_json(model) if model else UNKNOWN)
-        )
+        return facts | {"fault": self._fault, "reason": self._why_off} | (model.json() if model else UNKNOWN)
 
 
 def _foreign_id(foreign: ForeignModel) -> str:
@@ -225,5 +220,6 @@ def _foreign_id(foreign: ForeignModel) -> str:
 async def _ask(
     model: Ensemble, messages: Sequence[dict[str, Any]], replies: Sequence[ScorableReply]
 ) -> list[float]:
-    candidates = [CandidateReply(*reply) for reply in replies]
-    return await asyncio.to_thread(model.score, asking(question(messages)), candidates)
+    prompt = question(messages)
+    scores = await asyncio.to_thread(model.scores, [PlainReply(prompt, *reply) for reply in replies])
+    return list(map(float, scores))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.parts.rewards.scoring import ScorableReply
+from burnish.parts.rewards.replies import ScorableReply
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.messages import text_of
 from burnish.system.child import Child, ChildError
@@ -52,7 +52,7 @@ class ForeignModel:
         if self._child and self._child.alive:
             return self._child
         # -P: a folder named burnish in the working directory is not burnish.
-        command = (sys.executable, "-P", "-m", "burnish.training.reward_models.foreign", self.name)
+        command = (sys.executable, "-P", "-m", "burnish.training.rewards.third_party", self.name)
         self._child = child = await Child.start(command, log=self._log, cwd=None)
         answer = await self._answer(child, None, START_LIMIT_S)
         if "ready" not in answer:

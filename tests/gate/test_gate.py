@@ -24,7 +24,7 @@ from burnish.gate import (
     forgetting_by_chance,
     judge,
 )
-from burnish.gate.preference import RatedReply
+from burnish.gate.rewards import RatedReply
 
 LANDS = ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
 QUESTIONS = [f"What is the capital of {land}?" for land in LANDS] + [

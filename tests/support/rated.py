@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from burnish.gate.preference import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
-from burnish.gate.preference.saved import LearntFrom, Trial
+from burnish.gate.rewards import Ensemble, RatedReply, fit_preference_model, ridges, write_reward_model
+from burnish.gate.rewards.files import LearntFrom, Trial
 from burnish.parts.rewards.store import Store
 from burnish.proxy.ids import reward_model_id
 from tests.support.upstream import Received, Script, completion, reply

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from statistics import fmean, pstdev
-from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from burnish.gate.preference import CandidateReply, Message
+from burnish.gate.replies import last_question
+from burnish.gate.rewards import PlainReply
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.errors import NotTrainable
@@ -27,7 +30,7 @@ from burnish.training.policy_gradient import (
     sampled,
     told_apart,
 )
-from burnish.training.reward import rewarding
+from burnish.training.rewards.of_a_run import rewarding
 from tests.support.jobs import LONG, SHORT, TOPICS, context, sample
 
 CONFIG = Hyperparameters()
@@ -118,8 +121,8 @@ def test_corrections_and_preferences_make_groups() -> None:
 class Longest:
     """Likes long answers."""
 
-    def score(self, prompt: list[Message], replies: list[CandidateReply]) -> list[float]:
-        return [float(len(each.text)) for each in replies]
+    def scores(self, replies: Sequence[PlainReply]) -> NDArray[np.float64]:
+        return np.array([float(len(each.text)) for each in replies])
 
 
 def test_the_policy_answers_each_prompt_several_times(backend: TorchPeftBackend) -> None:
@@ -136,8 +139,8 @@ def test_the_policy_answers_each_prompt_several_times(backend: TorchPeftBackend)
 
 def test_a_reward_model_that_gives_nan_is_refused(backend: TorchPeftBackend) -> None:
     class Broken:
-        def score(self, prompt: Any, replies: list[CandidateReply]) -> list[float]:
-            return [math.nan] * len(replies)
+        def scores(self, replies: Sequence[PlainReply]) -> NDArray[np.float64]:
+            return np.full(len(replies), math.nan)
 
     with pytest.raises(NotTrainable, match="such as nan"):
         sampled([sample(0, good=True)], Broken(), CONFIG, backend, left_out=LeftOut(), seed=0)
@@ -155,8 +158,9 @@ def rated(count: int, *, mixed: bool = False) -> list[Sample]:
 def test_the_reward_model_is_learnt_from_ratings_if_it_can_be_believed() -> None:
     believed = rewarding(rated(40), "auto")
     assert believed.model
-    short, long = believed.model.score(
-        context("Rain"), [CandidateReply(SHORT.format("Rain")), CandidateReply(LONG.format("Rain"))]
+    texts = [SHORT.format("Rain"), LONG.format("Rain")]
+    short, long = believed.model.scores(
+        [PlainReply(last_question(context("Rain")), text, True) for text in texts]
     )
     assert short > long
     assert "reward model of" in believed.words

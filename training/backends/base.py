@@ -21,6 +21,8 @@ Policy = Path | Literal["bare", "trained"]
 
 # As chat clients sample: without a nucleus even the small base model sometimes babbles.
 TEMPERATURE, TOP_P = 0.8, 0.95
+LEAST_TOKENS, MOST_TOKENS = 96, 512
+"""Of a sampled reply: about sixty are drawn, and longer ones take too long."""
 
 MAX_GRAD_NORM = 1.0
 """Gradients are clipped to it."""
@@ -93,6 +95,11 @@ class Sampled:
     logps: Logps
     """Of its tokens by the policy that drew it, at temperature 1."""
     finished: bool
+
+
+def room_for(longest: int) -> int:
+    """Return how many tokens sampled replies may have: as the longest logged one, because cut ones teach little."""
+    return min(max(LEAST_TOKENS, longest), MOST_TOKENS)
 
 
 def directions(replies: int, rank: int, outputs: int) -> int:

@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 import pytest
 
-from burnish.gate.preference import Ensemble
-from burnish.gate.preference.ensemble import Ridges
+from burnish.gate.rewards import Ensemble
+from burnish.gate.rewards.model import Ridges
 from burnish.system.apart import LARGE_BYTES
 from tests.support.chat_wire import called, chunks, whole
 from tests.support.inprocess import behind, logged

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.gate.preference import (
-    CandidateReply,
+from burnish.gate.rewards import (
     Order,
+    PlainReply,
     PreferenceModel,
     RatedReply,
     believed_preference_model,
     fit_preference_model,
     order,
 )
-from burnish.gate.preference.views import PlainReply, form, learnt, words
+from burnish.gate.rewards.features import Form, form, words
 
 WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
 
@@ -49,9 +49,7 @@ def fitted(rated: list[RatedReply]) -> PreferenceModel:
 
 
 def scored(model: PreferenceModel, *texts: str) -> list[float]:
-    return model.score(
-        [{"role": "user", "content": "What is a river?"}], [CandidateReply(text) for text in texts]
-    )
+    return model.scores([PlainReply("What is a river?", text, True) for text in texts]).tolist()
 
 
 def by_word(seed: int, count: int = 48) -> list[RatedReply]:
@@ -167,8 +165,7 @@ MODEL = fitted(by_length(0))
 def test_any_text_has_finite_features_and_a_score(prompt: str, text: str, finished: bool) -> None:
     assert np.isfinite(form(PlainReply(prompt, text, finished))).all()
     assert all(map(str.strip, words(text)))
-    (score,) = MODEL.score([{"role": "user", "content": prompt}], [CandidateReply(text, finished)])
-    assert np.isfinite(score)
+    assert np.isfinite(MODEL.scores([PlainReply(prompt, text, finished)])).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -205,4 +202,4 @@ def test_a_feature_that_never_varies_says_nothing() -> None:
     """Means of equal numbers differ from them by rounding."""
     same = [PlainReply("What is a river?", "A river runs one two.", True)] * 7
     other = PlainReply("What is a river?", "You! Do you know? 1", False)
-    assert np.abs(learnt("form", same).table([other])).max() < 100
+    assert np.abs(Form.of(same).table([other])).max() < 100

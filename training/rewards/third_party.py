@@ -1,4 +1,4 @@
-"""``python -m burnish.training.reward_models.foreign MODEL``: scores replies by a sequence classifier of transformers.
+"""``python -m burnish.training.rewards.third_party MODEL``: scores replies by a sequence classifier of transformers.
 
 MODEL is a directory, or the name of a model in the hub's cache on this machine; nothing is downloaded, and code that
 comes with a model never runs. The program reads a request from each line of stdin,

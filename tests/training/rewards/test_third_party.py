@@ -12,7 +12,7 @@ from burnish.training.errors import JobError
 
 pytest.importorskip("torch")
 
-from burnish.training.reward_models.foreign import Classifier
+from burnish.training.rewards.third_party import Classifier
 from tests.support.classifier import classifier
 
 

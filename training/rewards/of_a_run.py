@@ -1,6 +1,6 @@
 """The reward model of a run: learnt in the trainer from the ratings that the run may train on. Needs no framework.
 
-It is an ``gate.preference.PreferenceModel``. The gate judges by one, too, but that one learns from all ratings. This
+It is a ``gate.rewards.PreferenceModel``. The gate judges by one, too, but that one learns from all ratings. This
 one never sees a held-out rating, so the gate's proof isn't just what the policy was trained to please.
 """
 
@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from burnish.config.hyperparameters import Rewards
-from burnish.gate.preference import (
+from burnish.gate.replies import last_question, text_of
+from burnish.gate.rewards import (
     MIN_OF_A_CLASS,
     MIN_RATED,
     RatedReply,
     RewardModel,
     fit_preference_model,
-    last_question,
-    text_of,
+    ridges,
 )
-from burnish.gate.preference.ensemble import ridges
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Sample
 from burnish.training.policy_gradient import told_apart
@@ -43,7 +42,7 @@ def rewarding(samples: Sequence[Sample], rewards: Rewards) -> RewardSource:
         RatedReply(
             sample.conversation_id,
             last_question(sample.messages),
-            text_of(sample.reply.get("content")),
+            text_of(sample.reply),
             sample.finished,
             sample.reward,
             sample.weight,

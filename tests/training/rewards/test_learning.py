@@ -10,21 +10,18 @@ import numpy as np
 import pytest
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.gate.preference import CandidateReply, Ensemble, read_reward_model, write_reward_model
-from burnish.gate.preference.embedding import Embedding
-from burnish.gate.preference.saved import LearntFrom
-from burnish.gate.preference.views import PlainReply
+from burnish.gate.rewards import Ensemble, PlainReply, read_reward_model, write_reward_model
+from burnish.gate.rewards.features import Embedding
+from burnish.gate.rewards.files import LearntFrom
 from burnish.training.errors import NotTrainable
-from burnish.training.reward_job import MODEL, RatingLine, RewardJob, write_reward_job
-from burnish.training.reward_models.learning import learn_reward_model
-from burnish.training.reward_models.ratings import usable
+from burnish.training.rewards.job import MODEL, RatingLine, RewardJob, usable, write_reward_job
+from burnish.training.rewards.learning import learn_reward_model
 from tests.support.jobs import Base
 from tests.support.rated import sentence
 
 torch = pytest.importorskip("torch")
 
-from burnish.training.reward_models import fitting  # noqa: E402
-from burnish.training.reward_models.embeddings import Embeddings  # noqa: E402
+from burnish.training.rewards import embeddings  # noqa: E402
 
 LEARNT_FROM = LearntFrom(good=1, bad=1, graded=0, pairs=0, conversations=2)
 
@@ -58,7 +55,7 @@ def test_all_forms_are_compared_and_the_best_one_is_saved(tmp_path: Path, tiny: 
     again, model = read_reward_model(tmp_path / "job" / MODEL)
     assert again == manifest
     dice = random.Random(9)
-    good, bad = model.score([], [CandidateReply(sentence(dice, liked=liked)) for liked in (True, False)])
+    good, bad = model.scores([PlainReply("", sentence(dice, liked=liked), True) for liked in (True, False)])
     assert bad < 0.5 < good
 
 
@@ -79,7 +76,7 @@ def embedding(count: int = 24, width: int = 6) -> Embedding:
 
 def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp_path: Path) -> None:
     ratings, _ = usable(lines(64))
-    model = Embeddings(embedding(), seed=0).learn(ratings)
+    model = embeddings.learn(embedding(), ratings, seed=0)
     dice = random.Random(5)
     unseen = {
         liked: [PlainReply("", sentence(dice, liked=liked), True) for _ in range(20)]
@@ -102,15 +99,15 @@ def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp
 
 def test_texts_are_cut_into_the_longest_pieces_and_strange_characters_passed_over() -> None:
     known = Embedding(("a", "ab", "abc", "c"), np.eye(4, dtype=np.float32))
-    (row,) = known.features([PlainReply("ab", "abcaé€c", True)])
+    (row,) = known.table([PlainReply("ab", "abcaé€c", True)])
     assert row.tolist() == [0, 1, 0, 0, 1 / 3, 0, 1 / 3, 1 / 3]
-    (empty,) = known.features([PlainReply("", "€", True)])
+    (empty,) = known.table([PlainReply("", "€", True)])
     assert empty.tolist() == [0.0] * 8
 
 
 def test_the_loss_is_the_formula_of_each_kind_of_rating() -> None:
     logits = torch.tensor([[0.5, -1.0, 2.0, 0.0]], dtype=torch.float64)
-    said = fitting.Targets(
+    said = embeddings.Targets(
         thumbs=torch.tensor([1.0, -1.0, 0.0, 0.0]),
         thumb_weights=torch.tensor([[0.5, 0.5, 0.0, 0.0]]),
         grades=torch.tensor([0.5, 0.5, 0.75, 0.5]),
@@ -122,20 +119,20 @@ def test_the_loss_is_the_formula_of_each_kind_of_rating() -> None:
     sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     thumbs = -0.5 * np.log(sigmoid(0.5)) - 0.5 * np.log(sigmoid(1.0))
     expected = thumbs + (sigmoid(2.0) - 0.75) ** 2 - np.log(sigmoid(2.0))
-    assert float(fitting.loss(logits, said)) == pytest.approx(expected, rel=1e-6)
+    assert float(embeddings.loss(logits, said)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_each_member_sees_both_classes_alike_and_other_ratings() -> None:
     graded = RatingLine(conversation_id="g", prompt="", text="x", finished=True, reward=0.5)
     better = RatingLine(conversation_id="p", prompt="", text="y", finished=True, reward=None, worse=(0,))
     ratings, _ = usable([*lines(48)[:45], graded, better])
-    said = fitting.targets(ratings, seed=0)
+    said = embeddings.targets(ratings, seed=0)
     for weights in (said.grade_weights, said.pair_weights):
         assert set(weights.sum(dim=1).round().tolist()) <= {0.0, 1.0}
     good = (said.thumb_weights * (said.thumbs > 0)).sum(dim=1)
     bad = (said.thumb_weights * (said.thumbs < 0)).sum(dim=1)
-    torch.testing.assert_close(good, torch.full((fitting.MEMBERS,), 0.5))
-    torch.testing.assert_close(bad, torch.full((fitting.MEMBERS,), 0.5))
+    torch.testing.assert_close(good, torch.full((embeddings.MEMBERS,), 0.5))
+    torch.testing.assert_close(bad, torch.full((embeddings.MEMBERS,), 0.5))
     assert not torch.equal(said.thumb_weights[0], said.thumb_weights[1])
 
 
@@ -158,7 +155,7 @@ def test_feedback_that_says_nothing_is_counted() -> None:
 
 def test_weights_of_another_size_or_with_code_in_them_are_refused(tmp_path: Path) -> None:
     ratings, _ = usable(lines())
-    model = Embeddings(embedding(), seed=0).learn(ratings)
+    model = embeddings.learn(embedding(), ratings, seed=0)
 
     def refused(name: str, **arrays: object) -> str:
         whole = {

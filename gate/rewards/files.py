@@ -18,10 +18,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.gate.preference.base import Order, Vector
-from burnish.gate.preference.embedding import Embedding, Perceptrons
-from burnish.gate.preference.ensemble import Ensemble, Ridges
-from burnish.gate.preference.views import Form, Words
+from burnish.gate.rewards.features import Embedding, Form, Vector, Words
+from burnish.gate.rewards.model import Ensemble, Order, Perceptrons, Ridges
 from burnish.system import durable
 
 FORMAT = 1
@@ -164,7 +162,7 @@ def _arrays(model: Ensemble) -> tuple[Kind, dict[str, np.ndarray[Any, Any]]]:
     if isinstance(members, Perceptrons):
         embedding = members.embedding
         weights = {name: getattr(members, name) for name in PERCEPTRONS}
-        table = embedding.table.astype(np.float16)
+        table = embedding.directions.astype(np.float16)
         return "embeddings", {**weights, "vocabulary": _packed(embedding.vocabulary), "table": table}
     assert isinstance(members, Ridges)
     common = {"coefficients": members.coefficients, "constants": members.constants}

@@ -1,26 +1,83 @@
-"""The ratings that a reward model learns from, as numbers. Pure."""
+"""The job of ``burnish reward train``: what a reward model is learnt from. Importable without torch.
+
+::
+
+    reward_job.json   RewardJob                 in
+    rated.jsonl       one RatingLine a line     in
+    model/            see gate.rewards.files   out
+    error.json        {"error", "message"}      out, when it failed for a reason we know
+
+``python -m burnish.training reward DIR`` works on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from burnish.gate.confidence import order_error
-from burnish.gate.preference import MIN_OF_A_CLASS, MIN_RATED, RatedReply
-from burnish.gate.preference.base import Order, Vector, order
-from burnish.gate.preference.preference_model import MOST_RATED
-from burnish.gate.preference.ridge import splits
-from burnish.gate.preference.saved import LearntFrom
+from burnish.gate.rewards import MIN_OF_A_CLASS, MIN_RATED, MOST_RATED, RatedReply
+from burnish.gate.rewards.files import LearntFrom
+from burnish.gate.rewards.preference_model import splits
+from burnish.system import durable
 from burnish.training.errors import NotTrainable
-from burnish.training.reward_job import OLDER, RatingLine
+from burnish.training.job import Record, read_lines, read_record, write_lines
 
+JOB, LINES, MODEL = "reward_job.json", "rated.jsonl", "model"
 Places = NDArray[np.intp]
-REPEATS = 2
-"""Cross-validations whose mean counts: one depends on how the conversations fell into parts."""
 THUMB = 1.0
+OLDER = f"older than the latest {MOST_RATED}"
+"""Why replies aren't learnt from."""
+
+
+class RatingLine(Record):
+    """A reply that something was said of. A line of ``rated.jsonl``."""
+
+    conversation_id: str
+    prompt: str
+    """What the person asked."""
+    text: str
+    """Its text; calls of tools are written out."""
+    finished: bool
+    """False when a token limit cut it."""
+    reward: float | None
+    """In [-1, 1]; None: it was only compared."""
+    weight: float = 1.0
+    worse: tuple[int, ...] = ()
+    """Numbers of lines, from 0: replies to the same prompt that it was preferred over."""
+
+
+class RewardJob(Record):
+    """``reward_job.json``."""
+
+    base_weights: str | None = None
+    """Path of a GGUF file or of a Hugging Face model directory; None: only forms that need no model are tried."""
+    base_digest: str = ""
+    """"sha256:<hex>" of it."""
+    weights_cache: str = ""
+    """Directory where dequantised weights are kept between runs."""
+    why_no_base: str = ""
+    """Why ``base_weights`` is None, in words."""
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """Feedback that isn't among the lines, by reason."""
+    seed: int = 0
+    threads: int = 1
+
+
+def write_reward_job(path: Path, job: RewardJob, lines: list[RatingLine]) -> None:
+    """Create the directory (0700) with its inputs. Raises OSError."""
+    path.mkdir(mode=0o700, parents=True)
+    write_lines(path / LINES, lines)
+    durable.replace(path / JOB, job.model_dump_json(indent=1))
+
+
+def read_reward_job(path: Path) -> tuple[RewardJob, list[RatingLine]]:
+    """Raises JobError."""
+    return read_record(path / JOB, RewardJob), read_lines(path / LINES, RatingLine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +139,14 @@ def usable(lines: Sequence[RatingLine]) -> tuple[Ratings, dict[str, int]]:
         "neither good nor bad": len(lines) - len(places),
         OLDER: len(places) - len(latest),
     }
-    replies = [_reply(line, reward) for line, reward in zip(lines, rewards, strict=True)]
+    replies = [
+        RatedReply(line.conversation_id, line.prompt, line.text, line.finished, reward, line.weight)
+        for line, reward in zip(lines, rewards, strict=True)
+    ]
     pairs = [(place, worse) for place, line in enumerate(lines) for worse in line.worse]
     ratings = Ratings(tuple(lines), tuple(replies), tuple(pairs)).of(np.array(latest, dtype=np.intp))
     _check_enough(int(ratings.good.sum()), len(latest))
     return ratings, {reason: count for reason, count in left_out.items() if count}
-
-
-def _reply(line: RatingLine, reward: float) -> RatedReply:
-    return RatedReply(
-        line.conversation_id, line.prompt, line.text, line.finished, reward=reward, weight=line.weight
-    )
 
 
 def _check_enough(good: int, count: int) -> None:
@@ -109,11 +163,3 @@ def _check_enough(good: int, count: int) -> None:
     raise NotTrainable(
         f"{good} good and {bad} bad replies can't teach a reward model (a preference counts as one of each): {advice}"
     )
-
-
-def unseen_order(scores: Sequence[Vector], good: NDArray[np.bool_]) -> Order:
-    """Return the mean order of several cross-validations; ``scores``: (N,) each."""
-    share = float(np.mean([order(vector[good], vector[~good]).share for vector in scores]))
-    counts = int(good.sum()), int((~good).sum())
-    # By the formula a perfect order has no error. So it is taken for one with half a reply in the wrong place.
-    return Order(share, order_error(min(share, 1 - 0.5 / min(counts)), *counts))

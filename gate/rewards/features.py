@@ -1,25 +1,30 @@
-"""Two ways to look at a reply as numbers: its form (length, layout, address) and its words."""
+"""Three ways to look at a reply as numbers: its form (length, layout, address), its words, and means of embeddings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import log1p
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from burnish.gate.preference.base import Vector
 from burnish.gate.replies import on_topic, topics
 
+Vector = NDArray[np.float64]
 View = Literal["form", "words"]
-VIEWS: tuple[View, ...] = ("form", "words")
 
 MIN_REPLIES = 2
 """Words of fewer replies say nothing about another reply."""
 
 SAME = 1e-9
+
+LONGEST_PIECE = 16
+"""Characters. Longer ones are rare, and are cut."""
+MOST_CHARACTERS = 20_000
+"""Of a text; what follows says little more of its mean."""
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _SENTENCE = re.compile(r"[.!?…。！？]+(?:\s|$)")
@@ -121,6 +126,48 @@ def _openings(tokens: Sequence[str]) -> Iterable[str]:
     return (" ".join(("^", *tokens[:count])) for count in (1, 2) if len(tokens) >= count)
 
 
-def learnt(view: View, replies: Sequence[PlainReply]) -> Form | Words:
-    """Fit a view to the replies at hand; no label is needed."""
-    return (Form if view == "form" else Words).of(replies)
+VIEWS: dict[View, type[Form | Words]] = {"form": Form, "words": Words}
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The base model's vocabulary and, for each piece, a few directions of its input embedding; numpy, no model.
+
+    Texts are cut into the longest pieces that the vocabulary has. That isn't exactly what the tokenizer does, but
+    learning and scoring cut alike.
+    """
+
+    vocabulary: tuple[str, ...]
+    directions: NDArray[np.float32]
+    """(V, D)."""
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", {piece: place for place, piece in enumerate(self.vocabulary)})
+
+    @property
+    def width(self) -> int:
+        return int(self.directions.shape[1])
+
+    def table(self, replies: Sequence[PlainReply]) -> Vector:
+        """Return mean question ⊕ mean reply, (N, 2 D)."""
+        table = np.zeros((len(replies), 2 * self.width))
+        for row, reply in zip(table, replies, strict=True):
+            row[: self.width], row[self.width :] = self._mean(reply.question), self._mean(reply.text)
+        return table
+
+    def _mean(self, text: str) -> Vector:
+        places = list(self._cut(text[:MOST_CHARACTERS]))
+        return self.directions[places].mean(axis=0, dtype=np.float64) if places else np.zeros(self.width)
+
+    def _cut(self, text: str) -> Iterator[int]:
+        """Yield the places of a text's pieces; characters that no piece has are passed over."""
+        at, places = 0, self._places
+        while at < len(text):
+            for size in range(min(LONGEST_PIECE, len(text) - at), 0, -1):
+                if (place := places.get(text[at : at + size])) is not None:
+                    yield place
+                    at += size
+                    break
+            else:
+                at += 1
