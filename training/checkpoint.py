@@ -101,7 +101,7 @@ class Checkpoint:
     def restore(self, backend: TrainerBackend) -> list[dict[str, float]]:
         """Put the backend where the earlier try stood; return the metrics of the steps that it has made."""
         progress = self._read(PROGRESS, _Progress)
-        if progress is None:
+        if progress is None or self._read(LESSONS, _Lessons) is None:
             return []
         try:
             backend.restore(self._path / progress.state)

@@ -178,9 +178,6 @@ def _lessons(
     tokens = [sequence for sequence, _, _ in replies]
     reference = [logps for _, _, logps in replies] if start == "bare" else backend.logps(tokens, "bare")
     return [
-        Lesson(
-            "mis_po",
-            (LessonReply(sequence, (pull,) * len(sequence.reply), pull > 0, weight, behaved, referred),),
-        )
+        Lesson("mis_po", (LessonReply(sequence, pull, weight, behaved, referred),))
         for (sequence, weight, behaved), referred in zip(replies, reference, strict=True)
     ]

@@ -14,10 +14,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
-from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
+from burnish.training.backends.base import Lesson, LessonReply, TrainerBackend
 from burnish.training.dataset import LeftOut, leave_out
-from burnish.training.errors import JobError, NotTrainable
+from burnish.training.errors import NotTrainable
 from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, JobSpec, Objective
+from burnish.training.lessons import scored_by_version
 from burnish.training.policy_gradient import advantages, check_finite, differ
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.teachable import unteachable
@@ -133,24 +134,14 @@ def episode_lessons(
             "nothing can be compared: play each group several times, so that some attempts get more reward than others"
         )
     start = backend.logps([rendered for _, rendered in pairs], "trained")
-    behaviour = _behaviour(job, spec, pairs, start, backend)
-    return [
-        Lesson(
-            spec.objective,
-            (
-                LessonReply(
-                    rendered,
-                    (1.0 if imitates else credit.advantage,) * len(rendered.reply),
-                    credit.advantage > 0,
-                    credit.advantage if imitates else 1.0,
-                    behaved,
-                    started,
-                ),
-            ),
-            reward=credit.worth,
-        )
-        for (credit, rendered), behaved, started in zip(pairs, behaviour, start, strict=True)
-    ]
+    versions = [(rendered, credit.step.behaviour_version) for credit, rendered in pairs]
+    behaviour = scored_by_version(job, spec, versions, {spec.parent_version: start, None: start}, backend)
+    lessons = []
+    for (credit, rendered), behaved, started in zip(pairs, behaviour, start, strict=True):
+        pull, weight = (1.0, credit.advantage) if imitates else (credit.advantage, 1.0)
+        reply = LessonReply(rendered, pull, weight, behaved, started)
+        lessons.append(Lesson(spec.objective, (reply,), reward=credit.worth))
+    return lessons
 
 
 def _better(steps: Sequence[ValuedStep], left_out: LeftOut) -> list[ValuedStep]:
@@ -178,28 +169,6 @@ def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
     if why := unteachable(step.messages, step.reply):
         raise Unrenderable(why)
     return renderer.conversation(step.messages, step.tools, step.reply, step.finished, max_tokens)
-
-
-def _behaviour(
-    job: JobDirectory,
-    spec: JobSpec,
-    pairs: Sequence[tuple[ValuedStep, Rendered]],
-    start: Sequence[Logps],
-    backend: TrainerBackend,
-) -> list[Logps]:
-    """Score each step under the version that took it; ``start``: the scores by the one that training starts from."""
-    scored = list(start)
-    for version in {credit.step.behaviour_version for credit, _ in pairs} - {spec.parent_version, None}:
-        places = [p for p, (credit, _) in enumerate(pairs) if credit.step.behaviour_version == version]
-        policy: Policy = "bare"
-        if version:
-            if version not in spec.behaviour_adapters:
-                raise JobError(f"version {version} took a step, but job.json names no adapter for it")
-            policy = job.path / spec.behaviour_adapters[version]
-        again = backend.logps([pairs[place][1] for place in places], policy)
-        for place, logps in zip(places, again, strict=True):
-            scored[place] = logps
-    return scored
 
 
 def mean_reward(episodes: Sequence[Episode]) -> float | None:

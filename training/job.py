@@ -25,10 +25,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError
 
 from burnish.config.hyperparameters import (
     OBJECTIVES,
+    FrozenRecord,
     Hyperparameters,
     LossName,
     ModelSize,
@@ -63,11 +64,7 @@ Quantize = Literal["none", "8bit", "4bit"]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class JobSpec(Record):
+class JobSpec(FrozenRecord):
     """``job.json``."""
 
     run_id: str
@@ -92,12 +89,12 @@ class JobSpec(Record):
     """The base model is compared with the outcome, though training starts from an adapter."""
     task: str | None = None
     """The task whose rollouts teach; None: feedback teaches."""
-    behaviour_adapters: dict[int, str] = {}
+    behaviour_adapters: dict[int, str] = Field(default_factory=dict)
     """Version → PEFT directory, for every version that generated a sample. 0 (base model) needs none."""
     hyperparameters: Hyperparameters = Hyperparameters()
     notes: tuple[str, ...] = ()
     """Settings that differ from the user's, with the reason, in words."""
-    left_out: dict[str, int] = {}
+    left_out: dict[str, int] = Field(default_factory=dict)
     """How many rated answers are not among the samples, by reason."""
     seed: int = 0
     threads: int = 1
@@ -106,16 +103,8 @@ class JobSpec(Record):
     quantize: Quantize = "none"
     """Format of the base weights during training; other than "none" on CUDA only."""
 
-    @field_validator("hyperparameters", mode="before")
-    @classmethod
-    def _without_removed(cls, values: Any) -> Any:
-        """Jobs of earlier versions have hyper-parameters that are gone."""
-        if not isinstance(values, dict):
-            return values
-        return {name: parameter for name, parameter in values.items() if name in Hyperparameters.model_fields}
 
-
-class EpisodeStep(Record):
+class EpisodeStep(FrozenRecord):
     """One completion of an agent."""
 
     completion_id: str
@@ -132,7 +121,7 @@ class EpisodeStep(Record):
     reply_ids: tuple[int, ...] = ()
 
 
-class Episode(Record):
+class Episode(FrozenRecord):
     """One rollout that has ended. A line of ``episodes.jsonl``."""
 
     rollout: str
@@ -143,7 +132,7 @@ class Episode(Record):
     steps: tuple[EpisodeStep, ...]
 
 
-class Sample(Record):
+class Sample(FrozenRecord):
     """One rated completion. A line of ``samples.jsonl``."""
 
     completion_id: str
@@ -171,19 +160,13 @@ class Sample(Record):
     replayed: bool = False
     """Already learnt by an ancestor, and repeated to be remembered."""
 
-    @field_validator("worse", mode="before")
-    @classmethod
-    def _several(cls, worse: object) -> object:
-        """An earlier release kept one reply or none, and a run that it began goes on after an upgrade."""
-        return () if worse is None else (worse,) if isinstance(worse, dict) else worse
 
-
-class PolicyReply(Record):
+class PolicyReply(FrozenRecord):
     """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""
 
     policy: Literal["candidate", "incumbent"]
     version: int | None = None
-    """The version that the engine answered with; 0: the base model; None: an earlier release didn't note it."""
+    """The version that the engine answered with; 0: the base model."""
     prompt_id: str
     """Same id = same prompt, so candidate and incumbent can be paired."""
     messages: tuple[dict[str, Any], ...]
@@ -204,7 +187,7 @@ class PolicyReply(Record):
         return bool(self.tool_calls or self.error) or written_out
 
 
-class TrainResult(Record):
+class TrainResult(FrozenRecord):
     """``result.json``."""
 
     run_id: str
@@ -216,9 +199,9 @@ class TrainResult(Record):
     replayed: int = 0
     """Of these, already learnt."""
     steps: int
-    left_out: dict[str, int] = {}
+    left_out: dict[str, int] = Field(default_factory=dict)
     """Number of unused ratings by reason; ``JobSpec.left_out`` included."""
-    unlearnt: dict[str, str] = {}
+    unlearnt: dict[str, str] = Field(default_factory=dict)
     """The samples from which nothing was learnt, by ``completion_id``, and why."""
     rewards: str | None = None
     """Where the rewards of a policy gradient came from, in words."""
@@ -236,7 +219,7 @@ class TrainResult(Record):
     peak_rss_bytes: int
 
 
-class Related(Record):
+class Related(FrozenRecord):
     """How much a sampled reply has to do with its own question, by the base model.
 
     log π_ref(y | its prompt) − mean of log π_ref(y | other prompts), per token (nats). Scored only for replies
@@ -248,7 +231,7 @@ class Related(Record):
     pmi: float
 
 
-class Evaluation(Record):
+class Evaluation(FrozenRecord):
     """``evaluation.json``: figures that need the model; the gate judges them."""
 
     run_id: str
@@ -329,7 +312,7 @@ class JobDirectory:
         durable.replace(self.path / name, record.model_dump_json(indent=1))
 
 
-def write_lines(path: Path, records: Iterable[Record]) -> None:
+def write_lines(path: Path, records: Iterable[FrozenRecord]) -> None:
     with durable.replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
         file.writelines(record.model_dump_json() + "\n" for record in records)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -103,10 +103,11 @@ def _rated(
     if loss == "sft":
         training = [example for example in training if example.sample.reward > 0]
     reference = backend.logps([example.tokens for example in training], "bare")
-    behaviour = _behaviour(job, spec, training, reference, backend)
+    versions = [(example.tokens, example.sample.behaviour_version) for example in training]
+    behaviour = scored_by_version(job, spec, versions, {0: reference}, backend)
     pulls, weights = _pulls(loss, training, config)
     return [
-        Lesson(loss, (_reply(example.tokens, pull, weight, behaved, referred),))
+        Lesson(loss, (LessonReply(example.tokens, pull, weight, behaved, referred),))
         for example, pull, weight, behaved, referred in zip(
             training, pulls, weights, behaviour, reference, strict=True
         )
@@ -130,7 +131,7 @@ def imitation(
     tokens = [example.tokens for example in replies]
     start, reference = backend.logps(tokens, "trained"), backend.logps(tokens, "bare")
     return [
-        Lesson("sft", (_reply(example.tokens, 1.0, example.sample.weight, behaved, referred),))
+        Lesson("sft", (LessonReply(example.tokens, 1.0, example.sample.weight, behaved, referred),))
         for example, behaved, referred in zip(replies, start, reference, strict=True)
     ]
 
@@ -149,7 +150,8 @@ def logged_answers(
     limit = spec.hyperparameters.max_tokens
     training = examples(told_apart(samples), backend.renderer, limit, left_out)
     reference = backend.logps([example.tokens for example in training], "bare")
-    behaviour = _behaviour(job, spec, training, reference, backend)
+    versions = [(example.tokens, example.sample.behaviour_version) for example in training]
+    behaviour = scored_by_version(job, spec, versions, {0: reference}, backend)
     return [
         GradedAnswer(
             prompt_of(example.sample),
@@ -186,10 +188,6 @@ def _believed(
             logger.warning("completion %s is left out: %s", example.sample.completion_id, DOUBTED)
             left_out.add(DOUBTED, example.sample.completion_id)
     return remainder
-
-
-def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> LessonReply:
-    return LessonReply(tokens, (pull,) * len(tokens.reply), pull > 0, weight, behaviour, reference)
 
 
 def _pulls(
@@ -234,8 +232,8 @@ def _pairs(
         Lesson(
             "dpo",
             (
-                _reply(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
-                _reply(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
+                LessonReply(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
+                LessonReply(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
             ),
         )
         for place, (sample, better, worse) in enumerate(pairs)
@@ -253,33 +251,36 @@ def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
     return pairs
 
 
-def _behaviour(
+def scored_by_version(
     job: JobDirectory,
     spec: JobSpec,
-    training: Sequence[TrainingExample],
-    reference: Sequence[Logps],
+    replies: Sequence[tuple[Rendered, int | None]],
+    scores: Mapping[int | None, Sequence[Logps]],
     backend: TrainerBackend,
 ) -> list[Logps]:
-    """Score each reply under the version that generated it.
+    """Score each reply under the version that generated it. ``scores``: of all replies, under some versions.
 
-    A reply of some other model has no behaviour policy here: the policy at the start of the run stands in, so
+    A reply of some other model (None) has no behaviour policy here: the policy at the start of the run stands in, so
     that the bands bound how far training moves from it.
     """
-    scores = list(reference)  # right for version 0, the base model
-    for version in {example.sample.behaviour_version for example in training} - {0}:
-        places = [p for p, example in enumerate(training) if example.sample.behaviour_version == version]
-        policy: Policy = "trained" if version is None else _adapter_of(job, spec, version)
-        scored = backend.logps([training[place].tokens for place in places], policy)
-        for place, logps in zip(places, scored, strict=True):
-            scores[place] = logps
-    return scores
+    rows: dict[int, Logps] = {}
+    for version in {version for _, version in replies}:
+        places = [place for place, (_, own) in enumerate(replies) if own == version]
+        if version in scores:
+            scored = [scores[version][place] for place in places]
+        else:
+            policy = "trained" if version is None else _policy(job, spec, version)
+            scored = backend.logps([replies[place][0] for place in places], policy)
+        rows.update(zip(places, scored, strict=True))
+    return [rows[place] for place in range(len(replies))]
 
 
-def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
-    path = spec.behaviour_adapters.get(version)
-    if path is None:
+def _policy(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
+    if version == 0:
+        return "bare"
+    if version not in spec.behaviour_adapters:
         raise JobError(f"version {version} generated a sample, but job.json names no adapter for it")
-    return job.path / path
+    return job.path / spec.behaviour_adapters[version]
 
 
 def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparameters) -> None:
@@ -341,7 +342,7 @@ def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
     return [
         Lesson(
             "distil",
-            (LessonReply(tokens, (1.0,) * len(tokens.reply), True, 1.0, own, own, teacher),),
+            (LessonReply(tokens, 1.0, 1.0, own, own, teacher),),
             rehearsed=True,
         )
         for tokens, own, teacher in zip(answers, logps, teachers, strict=True)

@@ -93,16 +93,7 @@ def lessons_from(
     return [
         Lesson(
             objective,
-            (
-                LessonReply(
-                    answer.tokens,
-                    (pull,) * len(answer.tokens.reply),
-                    pull > 0,
-                    answer.weight,
-                    answer.behaviour,
-                    referred,
-                ),
-            ),
+            (LessonReply(answer.tokens, pull, answer.weight, answer.behaviour, referred),),
             reward=answer.reward,
         )
         for answer, pull, referred in zip(

@@ -25,7 +25,7 @@ from burnish.training.gguf_config import check_weights, complete, read_gguf
 
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 GGUF_MAGIC = b"GGUF"
-# Version of the rules that made a directory. Directories without this file may have another rope than the engine.
+# Version of the rules that made a directory.
 MARKER = "burnish.json"
 FORMAT = '{"format": 2}\n'
 
@@ -49,13 +49,8 @@ def prepared_weights(base_weights: Path, digest: str, cache: Path) -> Path:
     with _locked(cache):
         if not _is_current(target):
             _check_digest(base_weights, match[1])
-            if not target.is_dir():
-                _fill(base_weights, target)
-            elif _is_still_right(base_weights, target):
-                durable.replace(target / MARKER, FORMAT)
-            else:
-                shutil.rmtree(target)
-                _fill(base_weights, target)
+            shutil.rmtree(target, ignore_errors=True)  # of other rules
+            _fill(base_weights, target)
     return target
 
 
@@ -103,20 +98,6 @@ def _check_digest(gguf: Path, digest: str) -> None:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()
     if checksum != digest:
         raise JobError(f"{gguf} has changed: its sha256 is {checksum}, the job was made for {digest}")
-
-
-def _is_still_right(gguf: Path, target: Path) -> bool:
-    """Return whether a directory of an older version has today's configuration."""
-    with _reading(gguf):
-        from transformers import AutoConfig
-
-        try:
-            config = AutoConfig.from_pretrained(target, local_files_only=True)
-        except (OSError, ValueError):  # none, or a damaged one
-            return False
-        original = config.to_dict()
-        complete(config, read_gguf(gguf))
-    return bool(config.to_dict() == original)
 
 
 def _fill(gguf: Path, target: Path) -> None:

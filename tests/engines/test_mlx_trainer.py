@@ -102,7 +102,7 @@ both = [reply, others[1]]
 teachers = backend.distributions(both, "bare")
 scores["goes_on"] = [[each.ids, each.probabilities] for each in teachers]
 rows = backend.logps(both, "bare")
-taught = [Lesson("distil", (LessonReply(each, row, True, 1.0, row, row, teacher),))
+taught = [Lesson("distil", (LessonReply(each, 1.0, 1.0, row, row, teacher),))
           for each, row, teacher in zip(both, rows, teachers)]
 scores["taught"] = backend.step(taught, Hyperparameters(), 0.0)
 print(json.dumps(scores))
@@ -124,7 +124,7 @@ for ratio in (1.0, 4.0):
     reply = backend.renderer.conversation(
         json.loads(text), (), {"role": "assistant", "content": "It is water."}, finished=True, max_tokens=99)
     (row,) = backend.logps([reply], "bare")
-    backend.step([Lesson("sft", (LessonReply(reply, (1.0,) * len(row), True, 1.0, row, row),))], config, 0.0)
+    backend.step([Lesson("sft", (LessonReply(reply, 1.0, 1.0, row, row),))], config, 0.0)
     directory = Path(out) / str(ratio)
     directory.mkdir()
     backend.save(directory, "small")
@@ -266,7 +266,7 @@ def test_replies_score_as_in_peft_under_every_policy(
             assert likely.get(row[0]) == pytest.approx(others[0], abs=BF16)
     rows = theirs.logps(both, "bare")
     lessons = [
-        Lesson("distil", (LessonReply(each, row, True, 1.0, row, row, teacher),))
+        Lesson("distil", (LessonReply(each, 1.0, 1.0, row, row, teacher),))
         for each, row, teacher in zip(both, rows, teachers, strict=True)
     ]
     taught = theirs.step(lessons, Hyperparameters(), 0.0)

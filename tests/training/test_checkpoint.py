@@ -23,9 +23,7 @@ ids = st.lists(st.integers(0, 2**18), min_size=1, max_size=4).map(tuple)
 logps = st.lists(floats, max_size=4).map(tuple)
 rows = st.lists(logps, max_size=3).map(tuple)
 teachers = st.none() | st.builds(Distribution, st.lists(ids, max_size=3).map(tuple), rows)
-replies = st.builds(
-    LessonReply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps, teachers
-)
+replies = st.builds(LessonReply, st.builds(Rendered, ids, ids), floats, floats, logps, logps, teachers)
 lessons = st.lists(
     st.builds(Lesson, st.sampled_from(["mis_po", "dpo", "distil"]), st.tuples(replies)), max_size=4
 )

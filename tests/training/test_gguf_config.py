@@ -107,26 +107,17 @@ def likeliest(base: Path, log: Path) -> dict[int, float]:
 
 
 @pytest.mark.slow
-def test_an_older_directory_is_kept_only_if_it_is_right(tmp_path: Path) -> None:
+def test_a_directory_by_other_rules_is_made_anew(tmp_path: Path) -> None:
     base = tiny_file(tmp_path, "llama", tensors={ROPE_FREQS: llama3_factors(16, 8.0)})
     digest, cache = file_digest(base), tmp_path / "weights"
-    made = prepared_weights(base, digest, cache)
-    first = (made / "model.safetensors").stat().st_ino
-
-    (made / MARKER).unlink()  # before there were markers
-    assert prepared_weights(base, digest, cache) == made
-    assert (made / "model.safetensors").stat().st_ino == first
-    assert (made / MARKER).stat().st_mode & 0o777 == 0o600
-
-    (made / MARKER).unlink()
-    config = made / "config.json"
+    config = prepared_weights(base, digest, cache) / "config.json"
     right = json.loads(config.read_text())
     assert right["rope_parameters"]["rope_type"] == "llama3"
-    plain = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
-    config.write_text(json.dumps(right | plain))
-    assert prepared_weights(base, digest, cache) == made
+    (config.parent / MARKER).unlink()
+    config.write_text("{}")
+    assert prepared_weights(base, digest, cache) == config.parent
     assert json.loads(config.read_text()) == right
-    assert (made / MARKER).is_file()
+    assert (config.parent / MARKER).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.slow

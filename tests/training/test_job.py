@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -26,22 +25,6 @@ def test_what_is_written_is_what_is_read(job: JobDirectory):
     )
     job.write_replies([rollout, rollout])
     assert job.replies() == [rollout, rollout]
-
-
-@pytest.mark.parametrize(("kept", "read"), [("null", ()), ('{"content": "no"}', ({"content": "no"},))])
-def test_a_job_of_an_earlier_release_is_read(job: JobDirectory, kept: str, read: tuple[object, ...]):
-    """It kept one reply that was worse, or none."""
-    path = job.path / "samples.jsonl"
-    path.write_text(path.read_text().replace('"worse":[]', f'"worse":{kept}'))
-    assert [sample.worse for sample in job.samples()] == [read] * 4
-
-
-def test_a_job_with_hyperparameters_that_are_gone_is_read(job: JobDirectory):
-    path = job.path / "job.json"
-    content = json.loads(path.read_text())
-    content["hyperparameters"] |= {"ema_decay": 0.99, "rank": 3}
-    path.write_text(json.dumps(content))
-    assert job.spec().hyperparameters.rank == 3
 
 
 @given(st.text())

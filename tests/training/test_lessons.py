@@ -41,10 +41,8 @@ def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
     (good, *bad) = [reply for lesson in found for reply in lesson.replies]
     assert good.good
     assert not any(reply.good for reply in bad)
-    assert all(
-        len(reply.advantages) == len(reply.tokens.reply) == len(reply.reference_logps) for reply in bad
-    )
-    pull = [reply.weight * (1 if loss == "kto" else abs(reply.advantages[0])) for reply in (good, *bad)]
+    assert all(len(reply.tokens.reply) == len(reply.reference_logps) for reply in bad)
+    pull = [reply.weight * (1 if loss == "kto" else abs(reply.pull)) for reply in (good, *bad)]
     assert pull[0] == pytest.approx(sum(pull[1:]))
 
 
@@ -75,7 +73,7 @@ def test_every_rating_is_believed_when_so_wanted_and_when_there_are_few(
 
 def test_with_a_moving_average_a_rating_is_compared_with_those_before_it(backend: TorchPeftBackend) -> None:
     found = learnt(backend, "mis_po", one_good_of_four()[::-1], baseline="ema")
-    pulls = [lesson.replies[0].advantages[0] for lesson in found][::-1]
+    pulls = [lesson.replies[0].pull for lesson in found][::-1]
     # After 1: .01; after 1, -1: .99 * .01 - .01 = -.0001; after 1, -1, -1: -.010099.
     assert pulls == pytest.approx([1.0, -1.01, -0.9999, -0.989901])
     assert {lesson.replies[0].weight for lesson in found} == {1.0}

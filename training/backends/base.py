@@ -57,15 +57,23 @@ class LessonReply:
     """A reply ready to learn from: all of it is constant during a run."""
 
     tokens: Rendered
-    advantages: Logps
-    """How strongly each of its tokens pulls, and in which direction, (R,)."""
-    good: bool
-    """True: the step makes it likelier."""
+    pull: float
+    """How strongly each of its tokens pulls, and in which direction."""
     weight: float
     behaviour_logps: Logps
     reference_logps: Logps
     teacher: Distribution | None = None
     """For "distil": learnt in place of the tokens themselves."""
+
+    @property
+    def good(self) -> bool:
+        """True: the step makes it likelier."""
+        return self.pull > 0
+
+    @property
+    def advantages(self) -> Logps:
+        """(R,)."""
+        return (self.pull,) * len(self.tokens.reply)
 
 
 @dataclass(frozen=True, slots=True)

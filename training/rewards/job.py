@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from burnish.config.hyperparameters import FrozenRecord
 from burnish.gate.rewards import MIN_OF_A_CLASS, MIN_RATED, MOST_RATED, RatedReply
 from burnish.gate.rewards.files import LearntFrom
 from burnish.gate.rewards.preference_model import splits
 from burnish.system import durable
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Record, read_lines, read_record, write_lines
+from burnish.training.job import read_lines, read_record, write_lines
 
 JOB, LINES, MODEL = "reward_job.json", "rated.jsonl", "model"
 Places = NDArray[np.intp]
@@ -34,7 +35,7 @@ OLDER = f"older than the latest {MOST_RATED}"
 """Why replies aren't learnt from."""
 
 
-class RatingLine(Record):
+class RatingLine(FrozenRecord):
     """A reply that something was said of. A line of ``rated.jsonl``."""
 
     conversation_id: str
@@ -51,7 +52,7 @@ class RatingLine(Record):
     """Numbers of lines, from 0: replies to the same prompt that it was preferred over."""
 
 
-class RewardJob(Record):
+class RewardJob(FrozenRecord):
     """``reward_job.json``."""
 
     base_weights: str | None = None

@@ -46,9 +46,7 @@ def trainee(tiny_weights: Path) -> TorchPeftBackend:
 
 
 def lesson(tokens: Rendered, logps: Logps, advantage: float, loss: LossName = "mis_po") -> Lesson:
-    return Lesson(
-        loss, (LessonReply(tokens, (advantage,) * len(tokens.reply), advantage > 0, 1.0, logps, logps),)
-    )
+    return Lesson(loss, (LessonReply(tokens, advantage, 1.0, logps, logps),))
 
 
 def rated(backend: TorchPeftBackend, count: int = 4) -> list[Lesson]:
@@ -102,7 +100,7 @@ def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_mode
         metrics = trainee.step(batch, CONFIG, 0.0)
     after = trainee.logps(tokens, "trained")
     for item, row in zip(batch, after, strict=True):
-        assert (mean(row) - mean(item.replies[0].reference_logps)) * item.replies[0].advantages[0] > 0.02
+        assert (mean(row) - mean(item.replies[0].reference_logps)) * item.replies[0].pull > 0.02
     assert metrics["good_shift"] > 0 > metrics["bad_shift"]
     assert metrics["kl_per_token"] > 0
     bare = [item.replies[0].reference_logps for item in batch]
