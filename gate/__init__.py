@@ -11,8 +11,7 @@ A check passes, fails, or has too little evidence: one failure rejects, and too 
 from burnish.gate.check import Check, GateLimits
 from burnish.gate.evidence import CommentFit, Evidence, FactCheck, HeldOutReply, SampledReply
 from burnish.gate.intervals import allowance, forgetting_by_chance, preference_margin
-from burnish.gate.verdict import ExamplePair, Outcome, Verdict, judge
-from burnish.gate.words import told
+from burnish.gate.verdict import ExamplePair, Outcome, Verdict, in_words, judge
 
 __all__ = [
     "Check",
@@ -27,7 +26,7 @@ __all__ = [
     "Verdict",
     "allowance",
     "forgetting_by_chance",
+    "in_words",
     "judge",
     "preference_margin",
-    "told",
 ]

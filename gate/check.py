@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from burnish.config.hyperparameters import FrozenRecord
 from burnish.gate.confidence import ONE_SIDED
 
 Kind = Literal["better", "sound", "reported"]
 """What a check is for: to prove the candidate better, or sound; a reported one decides nothing."""
 
 
-class Check(BaseModel):
+class Check(FrozenRecord):
     """One thing that the gate looked at."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     kind: Kind

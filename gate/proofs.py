@@ -9,6 +9,7 @@ from burnish.gate.check import Check, GateLimits, too_few_replies
 from burnish.gate.evidence import Attempted, CommentFit, Evidence, HeldOutReply, Pair
 from burnish.gate.intervals import Interval, mean_gain, preference_margin, uncertain_gain
 from burnish.gate.rewards import PlainReply, PreferenceModel
+from burnish.gate.rewards.features import Vector
 
 _AGREES = {
     True: "It agrees more with your {count} held-out ratings than the version before",
@@ -59,7 +60,7 @@ def gains(
     ``pairs`` are those that both answered in text.
     """
     if preference_model and pairs:
-        differences, _ = preference_model.gains(*_replies(pairs))
+        differences, _ = _gains(preference_model, pairs)
         return {new.prompt_id: float(gain) for (new, _), gain in zip(pairs, differences, strict=True)}
     return {fit.prompt_id: fit.gain for fit in evidence.comments if isfinite(fit.gain)}
 
@@ -89,7 +90,7 @@ def _preference_model(
         return _proof("preference_model", text)
     if len(pairs) < limits.min_compared:
         return _proof("preference_model", too_few_replies(len(pairs), limits.min_compared))
-    differences, again = preference_model.gains(*_replies(pairs))
+    differences, again = _gains(preference_model, pairs)
     gain = uncertain_gain(differences, again, limits)
     text = _LIKED[gain.sign].format(judged=_JUDGED_BY[preference_model.view])
     return _proof("preference_model", text, passed=gain.sign, figure=gain.lower)
@@ -133,10 +134,9 @@ def _measured(name: str, finding: str, interval: Interval) -> Check:
     return proof.model_copy(update={"plain": f"{finding}."})
 
 
-def _replies(pairs: Sequence[Pair]) -> tuple[list[PlainReply], list[PlainReply]]:
-    """Return the candidate's replies and the incumbent's."""
+def _gains(model: PreferenceModel, pairs: Sequence[Pair]) -> tuple[Vector, Vector]:
     new, old = (
         [PlainReply(reply.prompt, reply.text, reply.finished) for reply in side]
         for side in zip(*pairs, strict=True)
     )
-    return new, old
+    return model.gains(new, old)

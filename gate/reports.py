@@ -6,6 +6,7 @@ Some raters do like flattery or lists, so these are reported, not judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import log1p
 from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from burnish.gate.intervals import chance_of_a_share
 from burnish.gate.replies import asks_back, flatters, marked_up, refuses
 from burnish.gate.rewards import RatedReply
 
+REPORT = partial(Check, kind="reported")
 HABITS: Mapping[str, tuple[str, Callable[[str], bool]]] = MappingProxyType(
     {
         "refusals": ("replies that refuse", refuses),
@@ -32,7 +34,7 @@ MIN_CORRELATION = 0.3
 
 def reports(ratings: Sequence[RatedReply], pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     if not pairs:
-        return [Check(name="length", kind="reported", text="No replies were sampled.")]
+        return [REPORT(name="length", text="No replies were sampled.")]
     texts = in_text(pairs)
     habits = [_habit(name, pairs, limits) for name in HABITS]
     return [_length(texts), *habits, _length_bias(ratings, texts), *_tool_use(pairs, limits)]
@@ -40,10 +42,10 @@ def reports(ratings: Sequence[RatedReply], pairs: Sequence[Pair], limits: GateLi
 
 def _length(pairs: Sequence[Pair]) -> Check:
     if not pairs:
-        return Check(name="length", kind="reported", text="No prompt was answered in text by both versions.")
+        return REPORT(name="length", text="No prompt was answered in text by both versions.")
     new, old = _lengths(pairs)
     text = f"Replies have {new:.0f} characters on average ({old:.0f} before)."
-    return Check(name="length", kind="reported", value=new / old if old else None, text=text)
+    return REPORT(name="length", value=new / old if old else None, text=text)
 
 
 def _habit(name: str, pairs: Sequence[Pair], limits: GateLimits) -> Check:
@@ -52,7 +54,7 @@ def _habit(name: str, pairs: Sequence[Pair], limits: GateLimits) -> Check:
     count = len(pairs)
     significant = (new - old) / count > chance_of_a_share(new, old, count, limits)
     text = share_text(words, new, old, count, ", more than chance explains" if significant else "")
-    return Check(name=name, kind="reported", value=new / count, text=text)
+    return REPORT(name=name, value=new / count, text=text)
 
 
 def _tool_use(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
@@ -65,23 +67,20 @@ def _tool_use(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     significant = abs(new - old) / count > chance_of_a_share(new, old, count, limits)
     remark = f", {'more' if new > old else 'fewer'} than chance explains" if significant else ""
     text = share_text("Tool calls to prompts with tools", new, old, count, remark)
-    return [Check(name="tool_use", kind="reported", value=new / count, text=text)]
+    return [REPORT(name="tool_use", value=new / count, text=text)]
 
 
 def _length_bias(ratings: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
     """Report Pearson's r of log length and reward, and how the length of replies changed."""
     coefficient = _correlation([reply for reply in ratings if reply.reward * reply.weight != 0])
     if coefficient is None:
-        text = "Too few ratings to say whether you rate by length."
-        return Check(name="length_bias", kind="reported", text=text)
+        return REPORT(name="length_bias", text="Too few ratings to say whether you rate by length.")
     finding = "Length hardly shows in your ratings"
     if abs(coefficient) >= MIN_CORRELATION:
         finding = f"You rate {'long' if coefficient > 0 else 'short'} answers better"
     change = _length_change(pairs)
     text = f"{finding} (correlation {coefficient:+.2f} over {len(ratings)} ratings){change}."
-    return Check(
-        name="length_bias", kind="reported", value=coefficient, text=text, plain=f"{finding}{change}."
-    )
+    return REPORT(name="length_bias", value=coefficient, text=text, plain=f"{finding}{change}.")
 
 
 def _correlation(ratings: Sequence[RatedReply]) -> float | None:

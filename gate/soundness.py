@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from burnish.gate.check import Check, GateLimits, share_text, too_few_replies
@@ -12,6 +13,7 @@ from burnish.gate.replies import near_empty, on_topic, repetitive, topics
 
 Fault = Callable[[SampledReply, GateLimits], bool]
 
+SOUND = partial(Check, kind="sound")
 TOOL_CALLS = "tool_calls"
 # Of the facts that were lost, this many are named.
 SHOWN_FACTS = 3
@@ -66,12 +68,11 @@ def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> Check:
     if kl is None or not pairs:
         missing = "none of its replies could be scored" if pairs else "no replies were sampled"
         text = f"Its distance from the base model couldn't be measured, because {missing}."
-        return Check(name="kl", kind="sound", limit=limit, text=text)
+        return SOUND(name="kl", limit=limit, text=text)
     passed = kl <= limit
     finding = "It stayed near the base model" if passed else "It moved too far from the base model"
     text = f"{finding}: KL {kl:.2f} nats per token, limit {limit:.2f}."
-    plain = f"{finding}."
-    return Check(name="kl", kind="sound", passed=passed, value=kl, limit=limit, text=text, plain=plain)
+    return SOUND(name="kl", passed=passed, value=kl, limit=limit, text=text, plain=f"{finding}.")
 
 
 def _weights(evidence: Evidence, limits: GateLimits) -> Check:
@@ -81,19 +82,17 @@ def _weights(evidence: Evidence, limits: GateLimits) -> Check:
     finding = "It changed the weights" if passed else "It damaged the model by changing the weights too much:"
     text = f"{finding} by {100 * change:.2f} % of their size, limit {100 * limit:.0f} %."
     plain = "It changed the model only a little." if passed else "It changed the model too much."
-    return Check(
-        name="weights", kind="sound", passed=passed, value=change, limit=limit, text=text, plain=plain
-    )
+    return SOUND(name="weights", passed=passed, value=change, limit=limit, text=text, plain=plain)
 
 
 def _share(name: str, pairs: Sequence[Pair], limits: GateLimits) -> Check:
     """Compare how often a fault occurs: the candidate's share may exceed the incumbent's by ``allowance``."""
     if len(pairs) < limits.min_sampled:
-        return Check(name=name, kind="sound", text=too_few_replies(len(pairs), limits.min_sampled))
+        return SOUND(name=name, text=too_few_replies(len(pairs), limits.min_sampled))
     looked = [pair for pair in pairs if _topics(pair[0])] if name == "off_topic" else pairs
     if not looked:
         text = "Off-topic replies couldn't be counted: no sampled question has a word to look for."
-        return Check(name=name, kind="sound", passed=True, text=text)
+        return SOUND(name=name, passed=True, text=text)
     return _compared(name, looked, limits)
 
 
@@ -104,7 +103,7 @@ def _compared(name: str, looked: Sequence[Pair], limits: GateLimits, among: str 
     limit = old / count + allowance(new, old, count, limits)
     passed = new / count <= limit
     text = share_text(words + among, new, old, count, "" if passed else ", more than chance explains")
-    return Check(name=name, kind="sound", passed=passed, value=new / count, limit=min(limit, 1.0), text=text)
+    return SOUND(name=name, passed=passed, value=new / count, limit=min(limit, 1.0), text=text)
 
 
 def _tool_calls(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
@@ -125,17 +124,9 @@ def _tool_calls(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
 def _general(evidence: Evidence, limits: GateLimits) -> Check:
     loss, limit = evidence.general_loss - evidence.general_loss_reference, limits.max_general_loss
     passed = loss <= limit
-    finding = "It still reads" if passed else "It no longer reads"
-    text = f"{finding} ordinary text as the base model does: loss {loss:+.3f} nats per token, limit {limit:+.2f}."
-    return Check(
-        name="general_text",
-        kind="sound",
-        passed=passed,
-        value=loss,
-        limit=limit,
-        text=text,
-        plain=f"{finding} ordinary text as the base model does.",
-    )
+    finding = f"It {'still' if passed else 'no longer'} reads ordinary text as the base model does"
+    text = f"{finding}: loss {loss:+.3f} nats per token, limit {limit:+.2f}."
+    return SOUND(name="general_text", passed=passed, value=loss, limit=limit, text=text, plain=f"{finding}.")
 
 
 def _facts(facts: Sequence[FactCheck], limits: GateLimits) -> Check:
@@ -150,12 +141,9 @@ def _facts(facts: Sequence[FactCheck], limits: GateLimits) -> Check:
     passed = fall <= limits.max_forgotten or forgetting_by_chance(len(lost), gained) > limits.forgetting_error
     finding = "It still knows" if passed else "It has forgotten"
     text = f"{finding} simple facts: {old - len(lost) + gained} of {len(facts)} right ({old} before).{_named(lost)}"
-    limit = -limits.max_forgotten
-    return Check(name="facts", kind="sound", passed=passed, value=-fall, limit=limit, text=text)
+    return SOUND(name="facts", passed=passed, value=-fall, limit=-limits.max_forgotten, text=text)
 
 
 def _named(lost: Sequence[str]) -> str:
-    if not lost:
-        return ""
     remainder = f" And {len(lost) - SHOWN_FACTS} more." if len(lost) > SHOWN_FACTS else ""
-    return f" Lost: {' '.join(lost[:SHOWN_FACTS])}{remainder}"
+    return f" Lost: {' '.join(lost[:SHOWN_FACTS])}{remainder}" if lost else ""

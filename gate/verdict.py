@@ -1,4 +1,4 @@
-"""The decision: all checks on the evidence, what they add up to, and a few replies side by side.
+"""The decision: all checks on the evidence, what they add up to, in words, and a few replies side by side.
 
 The replies show a person what the figures mean. They are chosen by rule.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from burnish.config.hyperparameters import FrozenRecord
 from burnish.gate.check import Check, GateLimits
 from burnish.gate.evidence import Evidence, Pair, SampledReply, in_text
 from burnish.gate.proofs import gains, proofs
@@ -28,10 +27,8 @@ MAX_REPLY_CHARACTERS = 500
 MAX_FAULTS = 2
 
 
-class ExamplePair(BaseModel):
+class ExamplePair(FrozenRecord):
     """One prompt and what both versions answered; long texts are cut and end in "…"."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ExampleKind
     why: str
@@ -42,10 +39,8 @@ class ExamplePair(BaseModel):
     after: str
 
 
-class Verdict(BaseModel):
+class Verdict(FrozenRecord):
     """The gate's decision, and the checks behind it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
     reason: str
@@ -143,3 +138,49 @@ def _readable(reply: SampledReply) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+TITLES = {
+    "better": "is it better? one proof is enough, and no check may fail",
+    "sound": "is it sound?",
+    "reported": "other changes (for information)",
+}
+"""The kinds of checks, in the order in which they are shown."""
+
+
+def in_words(verdict: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored verdict with its ``headline`` and ``groups``; each check has a ``kind`` and ``plain`` words.
+
+    Verdicts of earlier releases lack kinds and plain words.
+    """
+    checks = [
+        {"kind": "sound"} | check | {"plain": check.get("plain") or check["text"]}
+        for check in verdict["checks"]
+    ]
+    groups = [
+        {"kind": kind, "title": title}
+        for kind, title in TITLES.items()
+        if any(check["kind"] == kind for check in checks)
+    ]
+    headline = _headline(verdict["outcome"], checks)
+    return verdict | {"checks": checks, "headline": headline, "groups": groups}
+
+
+def _headline(outcome: str, checks: Sequence[dict[str, Any]]) -> str:
+    """Return the decision and its first reason in one sentence."""
+    proved = [check["plain"] for check in checks if check["kind"] == "better" and check["passed"]]
+    failed = [check["plain"] for check in checks if check["passed"] is False]
+    unknown = [check["plain"] for check in checks if check["kind"] == "sound" and check["passed"] is None]
+    if outcome == "passed":
+        return f"It passed the checks: {_first(proved)}"
+    if outcome == "rejected":
+        return f"It failed the checks: {_first(failed)}"
+    if unknown:
+        return f"The checks could not decide: {_first(unknown)}"
+    return "The checks could not decide: none failed, but nothing proves that it is better"
+
+
+def _first(reasons: Sequence[str]) -> str:
+    if not reasons:  # a verdict of another gate
+        return "it gave no reason"
+    return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")

@@ -9,7 +9,7 @@ from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
-from burnish.gate import told
+from burnish.gate import in_words
 from burnish.gate.replies import last_question
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.training.errors import JobError
@@ -60,7 +60,7 @@ def details(registry: Registry, number: int, job_of: Callable[[str], JobDirector
 
 def _verdict(events: Sequence[Event], quotes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
-    return told({**verdicts[-1], "examples": quotes}) if verdicts else None
+    return in_words({**verdicts[-1], "examples": quotes}) if verdicts else None
 
 
 def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:

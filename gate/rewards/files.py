@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
 from burnish.adapters.errors import UnreadableRewardModel
+from burnish.config.hyperparameters import FrozenRecord
 from burnish.gate.rewards.features import Embedding, Form, Vector, Words
 from burnish.gate.rewards.model import Ensemble, Order, Perceptrons, Ridges
 from burnish.system import durable
@@ -27,19 +28,19 @@ MANIFEST, WEIGHTS = "reward.json", "weights.npz"
 MOST_BYTES = 512 * 1024 * 1024
 """A longer file of weights isn't one of ours."""
 
-PERCEPTRONS = ("mean", "scale", "hidden", "hidden_bias", "out", "out_bias")
+PERCEPTRONS = {"hidden": "MFH", "mean": "F", "scale": "F", "hidden_bias": "MH", "out": "MH", "out_bias": "M"}
+SHAPES: Mapping[str, Mapping[str, str]] = {
+    "form": {"coefficients": "MF", "constants": "M", "mean": "F", "scale": "F"},
+    "words": {"coefficients": "MV", "constants": "M"},
+    "embeddings": {**PERCEPTRONS, "table": "VD"},
+}
+"""Kind → array → its axes; those of one letter are equally long, V as long as the vocabulary."""
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Kind = Literal["form", "words", "embeddings"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Trial(_Record):
+class Trial(FrozenRecord):
     """One form of reward model, and how it ordered ratings that it hadn't seen."""
-
-    model_config = ConfigDict(extra="ignore")  # models saved earlier have `serves`
 
     name: str
     share: float | None = None
@@ -54,7 +55,7 @@ class Trial(_Record):
         return None if self.share is None or self.error is None else Order(self.share, self.error)
 
 
-class LearntFrom(_Record):
+class LearntFrom(FrozenRecord):
     """The feedback behind a reward model."""
 
     good: int
@@ -64,11 +65,11 @@ class LearntFrom(_Record):
     pairs: int
     """Replies that were preferred over others, corrections included."""
     conversations: int
-    left_out: dict[str, int] = {}
+    left_out: dict[str, int] = Field(default_factory=dict)
     """Feedback that couldn't be used, by reason."""
 
 
-class RewardManifest(_Record):
+class RewardManifest(FrozenRecord):
     """``reward.json``."""
 
     format: int = FORMAT
@@ -115,7 +116,7 @@ def write_reward_model(path: Path, model: Ensemble, **of_manifest: Any) -> Rewar
 def read_reward_model(path: Path) -> tuple[RewardManifest, Ensemble]:
     """Raises UnreadableRewardModel, which says what is wrong and how to go on."""
     manifest = _manifest(path / MANIFEST)
-    weights = _content(path / WEIGHTS, MOST_BYTES)
+    weights = _content(path / WEIGHTS)
     if len(weights) != manifest.weights_bytes:
         raise _unreadable(path, f"{WEIGHTS} has {len(weights)} bytes, not {manifest.weights_bytes}")
     if hashlib.sha256(weights).hexdigest() != manifest.weights_sha256:
@@ -128,7 +129,7 @@ def read_reward_model(path: Path) -> tuple[RewardManifest, Ensemble]:
 
 
 def _manifest(path: Path) -> RewardManifest:
-    content = _content(path, MOST_BYTES)
+    content = _content(path)
     try:
         manifest = RewardManifest.model_validate_json(content)
     except ValidationError as error:
@@ -142,10 +143,10 @@ def _manifest(path: Path) -> RewardManifest:
     return manifest
 
 
-def _content(path: Path, most: int) -> bytes:
+def _content(path: Path) -> bytes:
     try:
-        if path.stat().st_size > most:
-            raise _unreadable(path.parent, f"{path.name} is longer than {most} bytes")
+        if path.stat().st_size > MOST_BYTES:
+            raise _unreadable(path.parent, f"{path.name} is longer than {MOST_BYTES} bytes")
         return path.read_bytes()
     except OSError as error:
         raise _unreadable(path.parent, f"{path.name} can't be read: {error.strerror or error}") from error
@@ -164,7 +165,6 @@ def _arrays(model: Ensemble) -> tuple[Kind, dict[str, np.ndarray[Any, Any]]]:
         weights = {name: getattr(members, name) for name in PERCEPTRONS}
         table = embedding.directions.astype(np.float16)
         return "embeddings", {**weights, "vocabulary": _packed(embedding.vocabulary), "table": table}
-    assert isinstance(members, Ridges)
     common = {"coefficients": members.coefficients, "constants": members.constants}
     if isinstance(members.features, Form):
         return "form", {**common, "mean": members.features.mean, "scale": members.features.scale}
@@ -173,34 +173,31 @@ def _arrays(model: Ensemble) -> tuple[Kind, dict[str, np.ndarray[Any, Any]]]:
 
 def _model(kind: Kind, arrays: Arrays) -> Ensemble:
     """Raises ValueError, KeyError."""
+    vocabulary = () if kind == "form" else _unpacked(arrays["vocabulary"])
+    weights = _checked(SHAPES[kind], arrays, len(vocabulary))
     if kind == "embeddings":
-        return Ensemble(_perceptrons(arrays))
-    features: Form | Words
-    if kind == "form":
-        mean = _vector(arrays, "mean", None)
-        features, width = Form(mean, _vector(arrays, "scale", len(mean))), len(mean)
-    else:
-        features = Words(_unpacked(arrays["vocabulary"]))
-        width = len(features.vocabulary)
-    constants = _vector(arrays, "constants", None)
-    return Ensemble(Ridges(features, _finite(arrays, "coefficients", (len(constants), width)), constants))
+        embedding = Embedding(vocabulary, weights.pop("table").astype(np.float32))
+        if weights["hidden"].shape[1] != 2 * embedding.width:
+            raise ValueError(f"the table has {embedding.width} columns, not half as many as hidden has rows")
+        return Ensemble(Perceptrons(embedding, **weights))
+    form = kind == "form"
+    features = Form(weights["mean"], weights["scale"]) if form else Words(vocabulary)
+    return Ensemble(Ridges(features, weights["coefficients"], weights["constants"]))
 
 
-def _perceptrons(arrays: Arrays) -> Perceptrons:
-    """Raises ValueError, KeyError."""
-    vocabulary = _unpacked(arrays["vocabulary"])
-    members, features, units = arrays["hidden"].shape
-    table = _finite(arrays, "table", (len(vocabulary), features // 2)).astype(np.float32)
-    shapes = {
-        "mean": (features,),
-        "scale": (features,),
-        "hidden": (members, features, units),
-        "hidden_bias": (members, units),
-        "out": (members, units),
-        "out_bias": (members,),
-    }
-    weights = {name: _finite(arrays, name, shape) for name, shape in shapes.items()}
-    return Perceptrons(Embedding(vocabulary, table), **weights)
+def _checked(shapes: Mapping[str, str], arrays: Arrays, words: int) -> dict[str, Vector]:
+    """Return arrays as float64. Raises ValueError if their shapes don't fit each other, or one isn't of numbers."""
+    sizes, weights = {"V": words}, {}
+    for name, axes in shapes.items():
+        array = np.asarray(arrays[name], dtype=np.float64)
+        sizes = dict(zip(axes, array.shape, strict=False)) | sizes
+        expected = tuple(sizes.get(axis, 0) for axis in axes)
+        if array.shape != expected:
+            raise ValueError(f"{name} has the shape {array.shape}, not {expected}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds values that are no numbers")
+        weights[name] = array
+    return weights
 
 
 def _packed(words: tuple[str, ...]) -> np.ndarray[Any, Any]:
@@ -212,18 +209,3 @@ def _unpacked(words: np.ndarray[Any, Any]) -> tuple[str, ...]:
     if not isinstance(vocabulary, list) or not all(isinstance(word, str) for word in vocabulary):
         raise ValueError("the vocabulary isn't a list of words")
     return tuple(vocabulary)
-
-
-def _vector(arrays: Arrays, name: str, size: int | None) -> Vector:
-    array = arrays[name]
-    return _finite(arrays, name, (len(array) if size is None and array.ndim else size or 0,))
-
-
-def _finite(arrays: Arrays, name: str, shape: tuple[int, ...]) -> Vector:
-    """Return an array as float64. Raises ValueError if it has another shape, or holds what isn't a number."""
-    array = np.asarray(arrays[name], dtype=np.float64)
-    if array.shape != shape:
-        raise ValueError(f"{name} has the shape {array.shape}, not {shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds values that are no numbers")
-    return array

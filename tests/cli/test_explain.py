@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.gate import Evidence, judge, told
+from burnish.gate import Evidence, in_words, judge
 from tests.gate.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.gate.test_gate_tools import BROKEN, SOUND, asked_with_tools
 from tests.support.program import call
@@ -21,7 +21,10 @@ VERSION = {"version": 7, "name": "smollm2@v7", "state": "candidate", "manifest":
 async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
     """Run the command before a burnish that answers with the verdict on this evidence."""
     verdict = judge(evidence)
-    version = VERSION | {"reason": verdict.reason, "verdict": told(verdict.model_dump(mode="json") | changes)}
+    version = VERSION | {
+        "reason": verdict.reason,
+        "verdict": in_words(verdict.model_dump(mode="json") | changes),
+    }
     wide = {"COLUMNS": str(columns)}
     async with upstream(reply(orjson.dumps(version))) as burnish:
         done = await asyncio.to_thread(call, "adapters", "show", "v7", url=burnish.url, env=wide)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from burnish.gate import Evidence, judge, told
+from burnish.gate import Evidence, in_words, judge
 from tests.gate.test_gate import DAMAGE, HEALTHY, LIKED
 
 JARGON = re.compile(r"\b(KL|nats?|loss|token|correlation|gate|candidate)\b")
@@ -28,7 +28,7 @@ JARGON = re.compile(r"\b(KL|nats?|loss|token|correlation|gate|candidate)\b")
     ],
 )
 def test_the_headline_is_the_decision_and_its_first_reason(evidence: Evidence, headline: str) -> None:
-    found = told(judge(evidence).model_dump(mode="json"))
+    found = in_words(judge(evidence).model_dump(mode="json"))
     assert found["headline"].startswith(headline)
     assert [group["kind"] for group in found["groups"]] == ["better", "sound", "reported"]
     shown = [found["headline"], *(check["plain"] for check in found["checks"])]
@@ -37,6 +37,6 @@ def test_the_headline_is_the_decision_and_its_first_reason(evidence: Evidence, h
 
 def test_a_verdict_of_an_earlier_release_shows_what_it_has() -> None:
     old = {"name": "kl", "passed": True, "value": 0.1, "limit": 0.6, "text": "moved a bit"}
-    found = told({"outcome": "undecided", "reason": "?", "checks": [old]})
+    found = in_words({"outcome": "undecided", "reason": "?", "checks": [old]})
     assert found["groups"] == [{"kind": "sound", "title": "is it sound?"}]
     assert found["checks"][0]["plain"] == "moved a bit"

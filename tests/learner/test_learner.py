@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter
-from burnish.gate import told
+from burnish.gate import in_words
 from burnish.learner.plan import RunOptions
 from burnish.proxy.ids import run_id
 from burnish.proxy.records import Run
@@ -223,7 +223,7 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
     missing = await world.http.get("/burnish/adapters/7")
     odd = await world.http.get("/burnish/adapters/v1")
     assert shown["manifest"]["base_digest"] == world.host.base_digest
-    assert shown["verdict"] == told(UNDECIDED | {"examples": []})
+    assert shown["verdict"] == in_words(UNDECIDED | {"examples": []})
     assert [event["state"] for event in shown["events"]] == ["candidate", "candidate"]
     assert shown["samples"] == [
         {
