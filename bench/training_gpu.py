@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.training_batch import rated
-from burnish.training.dataset import batches
+from burnish.training import dataset
 from burnish.training.device import needed_bytes, parameters, tokens_at_once
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Quantize, Sample
 from burnish.training.lessons import lessons
@@ -140,10 +140,10 @@ def measure(
     started = time.perf_counter()
     backend = open_backend(job, spec, None)
     loaded = time.perf_counter()
-    learnt = lessons(job, spec, samples, backend)
+    learnt = lessons(dataset.Run(job, spec, backend), samples)
     steps = 0
     for epoch in range(config.epochs):
-        for batch in batches(learnt, config.batch_size, seed=epoch):
+        for batch in dataset.batches(learnt, config.batch_size, seed=epoch):
             backend.step(batch, config, 0.0)
             steps += 1
     if torch.cuda.is_available():

@@ -13,8 +13,6 @@ Kind = Literal["better", "sound", "reported"]
 
 
 class Check(FrozenRecord):
-    """One thing that the gate looked at."""
-
     name: str
     kind: Kind
     passed: bool | None = None

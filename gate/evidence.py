@@ -101,8 +101,6 @@ class FactCheck:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that the gate looks at."""
-
     held_out: tuple[HeldOutReply, ...]
     ratings: tuple[RatedReply, ...]
     """All rated replies, also those that training saw: the preference model describes the raters, not the version."""
@@ -116,7 +114,6 @@ class Evidence:
     general_loss: float
     """Mean negative log-likelihood per token of a neutral text under the candidate, nats."""
     general_loss_reference: float
-    """The same under the base model."""
     weight_change: float
     """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
     attempts: tuple[Attempted, ...] | None = None

@@ -40,8 +40,6 @@ class ExamplePair(FrozenRecord):
 
 
 class Verdict(FrozenRecord):
-    """The gate's decision, and the checks behind it."""
-
     outcome: Outcome
     reason: str
     """The sentences of the checks that decided."""
@@ -97,17 +95,15 @@ def _examples(
 
 
 def _ranked(scored: Sequence[Pair], gains: Mapping[str, float]) -> list[ExamplePair]:
-    places = dict.fromkeys((len(scored) - 1, len(scored) // 2, 0) if scored else ())
-    examples = []
-    for place in places:
-        pair = scored[place]
-        gain = gains.get(pair[0].prompt_id, 0.0)
-        if gain > 0 and place == len(scored) - 1:
-            examples.append(_example("gain", "the largest gain", pair))
+    last, examples = len(scored) - 1, []
+    for place in dict.fromkeys((last, len(scored) // 2, 0) if scored else ()):
+        gain = gains.get(scored[place][0].prompt_id, 0.0)
+        if gain > 0 and place == last:
+            examples.append(_example("gain", "the largest gain", scored[place]))
         elif gain < 0 and place == 0:
-            examples.append(_example("loss", "the largest loss", pair))
+            examples.append(_example("loss", "the largest loss", scored[place]))
         else:
-            examples.append(_example("typical", "a typical pair", pair))
+            examples.append(_example("typical", "a typical pair", scored[place]))
     return examples
 
 
@@ -167,7 +163,6 @@ def in_words(verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _headline(outcome: str, checks: Sequence[dict[str, Any]]) -> str:
-    """Return the decision and its first reason in one sentence."""
     proved = [check["plain"] for check in checks if check["kind"] == "better" and check["passed"]]
     failed = [check["plain"] for check in checks if check["passed"] is False]
     unknown = [check["plain"] for check in checks if check["kind"] == "sound" and check["passed"] is None]

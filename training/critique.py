@@ -25,9 +25,9 @@ from typing import Any
 
 from burnish.gate.replies import last_question, sound
 from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend, room_for
-from burnish.training.dataset import LeftOut, leave_out, rendered
+from burnish.training.dataset import Run, rendered
 from burnish.training.errors import NotTrainable
-from burnish.training.job import JobSpec, Sample
+from burnish.training.job import Sample
 from burnish.training.rendering import Rendered, Unrenderable, flattened
 from burnish.training.teachable import NOBODY_ASKED, uncommentable
 
@@ -43,8 +43,6 @@ NO_ANSWER = "the model is too small: even with your comments in its prompt, it g
 
 @dataclass(frozen=True, slots=True)
 class CriticisedReply:
-    """A reply with a comment."""
-
     sample: Sample
     plain: tuple[int, ...]
     """The prompt that the reply was given to."""
@@ -60,7 +58,6 @@ class Revision:
 
     to: CriticisedReply
     tokens: Rendered
-    """After the prompt without comments."""
     plain: Logps
     """Without the comments."""
     gain: float
@@ -89,27 +86,23 @@ def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     return wordings
 
 
-def lessons_from_comments(
-    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut | None = None
-) -> list[Lesson]:
+def lessons_from_comments(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
     """Return the lessons. Raises NotTrainable without comments, or when the model can't follow any."""
-    criticised = list(_criticised(samples, spec, backend, left_out))
+    criticised = list(_criticised(run, samples))
     if not criticised:
         raise NotTrainable(NO_COMMENT)
     # The adapter under training is still the base model where it has no parent, and then costs only time.
-    start: Policy = "trained" if spec.parent_adapter else "bare"
-    revisions = _best(criticised, start, spec, backend)
+    start: Policy = "trained" if run.spec.parent_adapter else "bare"
+    revisions = _best(run, criticised, start)
     if not revisions:
         raise NotTrainable(NO_ANSWER)
     replies = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in revisions]
-    lessons = _lessons(replies, 1.0, start, backend)
-    return lessons + _lessons(_unlearnt(revisions, start, backend), -1.0, start, backend)
+    lessons = _lessons(replies, 1.0, start, run.backend)
+    return lessons + _lessons(_unlearnt(revisions, start, run.backend), -1.0, start, run.backend)
 
 
-def _criticised(
-    samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend, left_out: LeftOut | None
-) -> Iterable[CriticisedReply]:
-    config, render = spec.hyperparameters, backend.renderer.prompt
+def _criticised(run: Run, samples: Sequence[Sample]) -> Iterable[CriticisedReply]:
+    spec, renderer = run.spec, run.backend.renderer
     # A few hundred runs may follow each other; none uses another's dice.
     wordings = [pooled(samples, spec.seed + 1000 * time) for time in range(SAMPLES)]
     for sample in samples:
@@ -118,34 +111,34 @@ def _criticised(
         try:
             if why := uncommentable(sample.messages, sample.tools, sample.reply):
                 raise Unrenderable(why)
-            comment_lists = [comments[sample.completion_id] for comments in wordings]
-            commented = [render(with_comments(sample.messages, comments)) for comments in comment_lists]
-            plain = render(sample.messages)
+            contexts = [
+                with_comments(sample.messages, comments[sample.completion_id]) for comments in wordings
+            ]
+            commented = tuple(tuple(renderer.prompt(context)) for context in contexts)
+            plain = tuple(renderer.prompt(sample.messages))
         except Unrenderable as error:
             has_rating = spec.objective != "critique" and sample.reward
             name = None if has_rating else sample.completion_id
-            leave_out(f"the comment on completion {sample.completion_id}", error, left_out, name)
+            run.leave_out(f"the comment on completion {sample.completion_id}", error, name)
             continue
         reply = None
         with suppress(Unrenderable):
-            reply = rendered(sample, backend.renderer, config.max_tokens)
-        yield CriticisedReply(sample, tuple(plain), tuple(map(tuple, commented)), reply)
+            reply = rendered(sample, renderer, spec.hyperparameters.max_tokens)
+        yield CriticisedReply(sample, plain, commented, reply)
 
 
-def _best(
-    criticised: Sequence[CriticisedReply], start: Policy, spec: JobSpec, backend: TrainerBackend
-) -> list[Revision]:
+def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> list[Revision]:
     """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
     asking = [(critique, prompt) for critique in criticised for prompt in critique.commented]
     longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
-    drawn = backend.sample([prompt for _, prompt in asking], start, room_for(longest), spec.seed)
+    drawn = run.backend.sample([prompt for _, prompt in asking], start, room_for(longest), run.spec.seed)
     usable = [
         (critique, Rendered(critique.plain, sampled.ids), fmean(sampled.logps))
         for (critique, _), sampled in zip(asking, drawn, strict=True)
         if sampled.finished
-        and sound(backend.renderer.text(sampled.ids), last_question(critique.sample.messages))
+        and sound(run.backend.renderer.text(sampled.ids), last_question(critique.sample.messages))
     ]
-    plain = backend.logps([tokens for _, tokens, _ in usable], start)
+    plain = run.backend.logps([tokens for _, tokens, _ in usable], start)
     answers = [
         Revision(critique, tokens, logps, informed - fmean(logps))
         for (critique, tokens, informed), logps in zip(usable, plain, strict=True)

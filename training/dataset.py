@@ -9,12 +9,12 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from burnish.training.backends.base import Lesson
-from burnish.training.job import Sample
+from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.job import JobDirectory, JobSpec, Sample
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.teachable import unteachable
 
@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LeftOut:
-    """What a run doesn't learn from."""
-
     counts: Counter[str] = field(default_factory=Counter)
     """Number of ratings, comments and pairs by reason."""
     answers: dict[str, str] = field(default_factory=dict)
@@ -39,8 +37,6 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A rated completion as the model sees it."""
-
     sample: Sample
     tokens: Rendered
 
@@ -52,23 +48,30 @@ def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
     return renderer.conversation(sample.messages, sample.tools, sample.reply, sample.finished, max_tokens)
 
 
-def examples(
-    samples: Sequence[Sample], renderer: Renderer, max_tokens: int, left_out: LeftOut | None = None
-) -> list[TrainingExample]:
-    """Render samples; those that can't be are logged, and counted by reason in ``left_out``."""
-    sequences = []
-    for sample in samples:
-        try:
-            sequences.append(TrainingExample(sample, rendered(sample, renderer, max_tokens)))
-        except Unrenderable as error:
-            leave_out(f"completion {sample.completion_id}", error, left_out, sample.completion_id)
-    return sequences
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run whose lessons are made."""
 
+    job: JobDirectory
+    spec: JobSpec
+    backend: TrainerBackend
+    left_out: LeftOut = field(default_factory=LeftOut)
 
-def leave_out(what: str, error: Unrenderable, left_out: LeftOut | None, answer: str | None) -> None:
-    logger.warning("%s is left out: %s", what, error)
-    if left_out is not None:
-        left_out.add(error.why, answer)
+    def examples(self, samples: Iterable[Sample]) -> list[TrainingExample]:
+        """Render samples; those that can't be are logged, and counted by reason in ``left_out``."""
+        sequences = []
+        for sample in samples:
+            try:
+                tokens = rendered(sample, self.backend.renderer, self.spec.hyperparameters.max_tokens)
+                sequences.append(TrainingExample(sample, tokens))
+            except Unrenderable as error:
+                self.leave_out(f"completion {sample.completion_id}", error, sample.completion_id)
+        return sequences
+
+    def leave_out(self, what: str, error: Unrenderable, answer: str | None) -> None:
+        """``answer``: its name, if nothing else about it may be learnt."""
+        logger.warning("%s is left out: %s", what, error)
+        self.left_out.add(error.why, answer)
 
 
 def batches(lessons: Sequence[Lesson], batch_size: int, seed: int) -> list[list[Lesson]]:

@@ -66,7 +66,6 @@ def framework(
 
 
 def framework_here(device: str, quantize: Quantize) -> Literal["torch", "mlx"]:
-    """Return the framework that trains on this machine."""
     return framework(
         device,
         quantize,

@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import NamedTuple
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
-from burnish.training.backends.base import Lesson, LessonReply, TrainerBackend
-from burnish.training.dataset import LeftOut, leave_out
+from burnish.training.backends.base import Lesson, LessonReply
+from burnish.training.dataset import LeftOut, Run
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, JobSpec, Objective
+from burnish.training.job import Episode, EpisodeStep, Hyperparameters, Objective
 from burnish.training.lessons import scored_by_version
 from burnish.training.policy_gradient import advantages, check_finite, differ
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
@@ -35,16 +35,12 @@ MOST_WEIGHT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ValuedStep:
-    """A step, and how much better than the others it went on."""
-
     step: EpisodeStep
     worth: float
     advantage: float
 
 
 class Attempt(NamedTuple):
-    """An attempt, and what each of its steps was worth."""
-
     episode: Episode
     worths: Sequence[float]
 
@@ -112,30 +108,29 @@ def _comparable(
             yield group
 
 
-def episode_lessons(
-    job: JobDirectory, spec: JobSpec, episodes: Sequence[Episode], backend: TrainerBackend, left_out: LeftOut
-) -> list[Lesson]:
+def episode_lessons(run: Run, episodes: Sequence[Episode]) -> list[Lesson]:
     """Return a lesson for each step that teaches. Raises NotTrainable, JobError.
 
     Its distance is measured from the policy at the start of the run, as in a trust region: an agent's task may need
     another form of answer than the base model's, and the gate looks at that distance elsewhere.
     """
+    spec, backend, config = run.spec, run.backend, run.spec.hyperparameters
     imitates = spec.objective == "sft"
-    steps = valued(episodes, "rloo" if imitates else spec.objective, spec.hyperparameters, left_out)
+    steps = valued(episodes, "rloo" if imitates else spec.objective, config, run.left_out)
     pairs: list[tuple[ValuedStep, Rendered]] = []
-    for credit in _better(steps, left_out) if imitates else steps:
+    for credit in _better(steps, run.left_out) if imitates else steps:
         try:
-            pairs.append((credit, tokens(credit.step, backend.renderer, spec.hyperparameters.max_tokens)))
+            pairs.append((credit, tokens(credit.step, backend.renderer, config.max_tokens)))
         except Unrenderable as error:
             name = credit.step.completion_id
-            leave_out(f"completion {name}", error, left_out, name)
+            run.leave_out(f"completion {name}", error, name)
     if not pairs:
         raise NotTrainable(
             "nothing can be compared: play each group several times, so that some attempts get more reward than others"
         )
     start = backend.logps([rendered for _, rendered in pairs], "trained")
     versions = [(rendered, credit.step.behaviour_version) for credit, rendered in pairs]
-    behaviour = scored_by_version(job, spec, versions, {spec.parent_version: start, None: start}, backend)
+    behaviour = scored_by_version(run, versions, {spec.parent_version: start, None: start})
     lessons = []
     for (credit, rendered), behaved, started in zip(pairs, behaviour, start, strict=True):
         pull, weight = (1.0, credit.advantage) if imitates else (credit.advantage, 1.0)

@@ -133,7 +133,6 @@ def _complete_heads(config: Any, file: GgufFile) -> None:
 
 
 def _scaling(file: GgufFile) -> dict[str, Any]:
-    """The rope's scaling, as transformers calls it."""
     kind = file.keys.get(f"{_SCALING}type", "linear")
     factor = float(file.number(f"{_SCALING}factor", file.number("rope.scale_linear", 0)) or 1)
     neutral = _YARN_DEFAULTS if kind == "yarn" else {}

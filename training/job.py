@@ -245,7 +245,6 @@ class Evaluation(FrozenRecord):
     general_loss: float
     """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""
     general_loss_reference: float
-    """Same under the base model."""
     weight_change: float
     """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
     seconds: float
@@ -291,7 +290,6 @@ class JobDirectory:
         return read_lines(self.path / "samples.jsonl", Sample)
 
     def episodes(self) -> list[Episode]:
-        """Read episodes.jsonl; without such a file there are none."""
         path = self.path / "episodes.jsonl"
         return read_lines(path, Episode) if path.exists() else []
 
@@ -299,11 +297,9 @@ class JobDirectory:
         return read_lines(self.path / "rollouts.jsonl", PolicyReply)
 
     def result(self) -> TrainResult:
-        """Read result.json. Raises JobError when training has not finished."""
         return read_record(self.path / "result.json", TrainResult)
 
     def evaluation(self) -> Evaluation:
-        """Read evaluation.json. Raises JobError when evaluation has not finished."""
         return read_record(self.path / "evaluation.json", Evaluation)
 
     def finish(self, record: TrainResult | Evaluation) -> None:

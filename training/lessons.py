@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,15 +9,13 @@ from dataclasses import replace
 from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
 from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
-from burnish.training.dataset import LeftOut, TrainingExample, examples, leave_out, rendered
+from burnish.training.dataset import Run, TrainingExample, rendered
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
-from burnish.training.policy_gradient import GradedAnswer, prompt_of, told_apart
+from burnish.training.job import Hyperparameters, LossName, Objective, Sample
+from burnish.training.policy_gradient import GradedAnswer, lessons_from, prompt_of, told_apart
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.strength import DISBELIEVED, above_average, advantages, balanced, enough, trust
-
-logger = logging.getLogger(__name__)
 
 NO_DEMONSTRATION = "no answer is left to imitate: rate answers good, correct them, or prefer one over another"
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
@@ -27,36 +24,31 @@ BY_CLASS = ("kto", "sft")
 """Losses that only look at the sign of a rating: here, weights balance the classes."""
 
 
-def lessons(
-    job: JobDirectory,
-    spec: JobSpec,
-    samples: Sequence[Sample],
-    backend: TrainerBackend,
-    left_out: LeftOut | None = None,
-    *,
-    taught: Collection[str] = (),
-) -> list[Lesson]:
+def lessons(run: Run, samples: Sequence[Sample], taught: Collection[str] = ()) -> list[Lesson]:
     """Return what a run learns from the samples that it may train on; what it doesn't is counted in ``left_out``.
 
     ``taught``: completions from which another stage of the run learns. Raises NotTrainable (they can't teach by this
     objective), JobError (an adapter that is needed isn't named).
     """
-    left_out = left_out or LeftOut()
-    for sample in samples:
-        if not teaches(sample, spec.objective) and sample.completion_id not in taught:
-            left_out.add(NOTHING.format(spec.objective), sample.completion_id)
-    match spec.objective:
+    _count_untaught(run, [sample for sample in samples if sample.completion_id not in taught])
+    match run.spec.objective:
         case "dpo":
-            return _pairs(spec, samples, backend, left_out)
+            return _pairs(run, samples)
         case "critique":
-            return lessons_from_comments(spec, samples, backend, left_out)
+            return lessons_from_comments(run, samples)
         case "hybrid":
-            from_ratings = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
-            critique = lessons_from_comments(spec, samples, backend, left_out)
-            # Criticised answers count as rated bad, so ``rated`` has them already.
-            return from_ratings + [lesson for lesson in critique if lesson.good]
+            from_ratings = _rated(run, "mis_po", samples)
+            # Criticised answers count as rated bad, so these have them already.
+            return from_ratings + [lesson for lesson in lessons_from_comments(run, samples) if lesson.good]
         case loss:
-            return _rated(job, spec, loss, samples, backend, left_out=left_out)
+            return _rated(run, loss, samples)
+
+
+def _count_untaught(run: Run, samples: Sequence[Sample]) -> None:
+    objective = run.spec.objective
+    for sample in samples:
+        if not teaches(sample, objective):
+            run.left_out.add(NOTHING.format(objective), sample.completion_id)
 
 
 def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyperparameters) -> None:
@@ -85,26 +77,16 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
             check_classes(rewards, loss, config)
 
 
-def _rated(
-    job: JobDirectory,
-    spec: JobSpec,
-    loss: LossName,
-    samples: Sequence[Sample],
-    backend: TrainerBackend,
-    *,
-    left_out: LeftOut,
-) -> list[Lesson]:
-    config = spec.hyperparameters
+def _rated(run: Run, loss: LossName, samples: Sequence[Sample]) -> list[Lesson]:
+    config = run.spec.hyperparameters
     if loss == "sft":
         samples = [_wanted(sample) for sample in samples]
-    training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens, left_out)
+    training = run.examples(sample for sample in samples if sample.reward)
     check_classes([example.sample.reward for example in training], loss, config)
-    training = _believed(training, backend, config.label_noise, left_out)
+    training = _believed(run, training)
     if loss == "sft":
         training = [example for example in training if example.sample.reward > 0]
-    reference = backend.logps([example.tokens for example in training], "bare")
-    versions = [(example.tokens, example.sample.behaviour_version) for example in training]
-    behaviour = scored_by_version(job, spec, versions, {0: reference}, backend)
+    reference, behaviour = _reference_and_behaviour(run, training)
     pulls, weights = _pulls(loss, training, config)
     return [
         Lesson(loss, (LessonReply(example.tokens, pull, weight, behaved, referred),))
@@ -123,36 +105,23 @@ def _wanted(sample: Sample) -> Sample:
     return sample.model_copy(update={"reward": 1.0}) if sample.worse and sample.reward <= 0 else sample
 
 
-def imitation(
-    spec: JobSpec, demonstrations: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut
-) -> list[Lesson]:
+def imitation(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
     """Return lessons by ``sft`` from replies to imitate, whatever the objective of the run is."""
-    replies = examples(demonstrations, backend.renderer, spec.hyperparameters.max_tokens, left_out)
+    replies = run.examples(samples)
     tokens = [example.tokens for example in replies]
-    start, reference = backend.logps(tokens, "trained"), backend.logps(tokens, "bare")
+    start, reference = run.backend.logps(tokens, "trained"), run.backend.logps(tokens, "bare")
     return [
         Lesson("sft", (LessonReply(example.tokens, 1.0, example.sample.weight, behaved, referred),))
         for example, behaved, referred in zip(replies, start, reference, strict=True)
     ]
 
 
-def logged_answers(
-    job: JobDirectory,
-    spec: JobSpec,
-    samples: Sequence[Sample],
-    backend: TrainerBackend,
-    left_out: LeftOut,
-) -> list[GradedAnswer]:
-    """Return the logged answers with what feedback says they are worth, each under the version that gave it."""
-    for sample in samples:
-        if not teaches(sample, spec.objective):
-            left_out.add(NOTHING.format(spec.objective), sample.completion_id)
-    limit = spec.hyperparameters.max_tokens
-    training = examples(told_apart(samples), backend.renderer, limit, left_out)
-    reference = backend.logps([example.tokens for example in training], "bare")
-    versions = [(example.tokens, example.sample.behaviour_version) for example in training]
-    behaviour = scored_by_version(job, spec, versions, {0: reference}, backend)
-    return [
+def logged(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
+    """Return lessons of a policy gradient from the logged answers, each under the version that gave it."""
+    _count_untaught(run, samples)
+    training = run.examples(told_apart(samples))
+    _, behaviour = _reference_and_behaviour(run, training)
+    answers = [
         GradedAnswer(
             prompt_of(example.sample),
             example.tokens,
@@ -163,30 +132,30 @@ def logged_answers(
         )
         for example, behaved in zip(training, behaviour, strict=True)
     ]
+    return lessons_from(run, answers)
 
 
-def _believed(
-    training: Sequence[TrainingExample], backend: TrainerBackend, label_noise: float, left_out: LeftOut
-) -> list[TrainingExample]:
+def _believed(run: Run, training: list[TrainingExample]) -> list[TrainingExample]:
     """Weigh each rating by how far the others bear it out, and leave out those that they speak against.
 
     Neither kind is left out whole: then it is the similarity that is mistaken.
     """
     good = [example.sample.reward > 0 for example in training]
+    label_noise = run.spec.hyperparameters.label_noise
     if not label_noise or not enough(good):
-        return list(training)
-    believed = trust(backend.similarity([example.tokens for example in training]), good, label_noise)
+        return training
+    believed = trust(run.backend.similarity([example.tokens for example in training]), good, label_noise)
     remainder = [
         replace(example, sample=example.sample.model_copy(update={"weight": example.sample.weight * belief}))
         for example, belief in zip(training, believed, strict=True)
         if belief > DISBELIEVED
     ]
     if len({example.sample.reward > 0 for example in remainder}) == 1:
-        return list(training)
+        return training
     for example, belief in zip(training, believed, strict=True):
         if belief <= DISBELIEVED:
-            logger.warning("completion %s is left out: %s", example.sample.completion_id, DOUBTED)
-            left_out.add(DOUBTED, example.sample.completion_id)
+            name = example.sample.completion_id
+            run.leave_out(f"completion {name}", Unrenderable(DOUBTED), name)
     return remainder
 
 
@@ -206,28 +175,25 @@ def _pulls(
     return [above[place] for place in range(len(training))], weights
 
 
-def _pairs(
-    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut
-) -> list[Lesson]:
+def _pairs(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
     """A correction and a reply that was preferred are lessons in pairs."""
-    limit = spec.hyperparameters.max_tokens
+    backend, limit = run.backend, run.spec.hyperparameters.max_tokens
     pairs: list[tuple[Sample, Rendered, Rendered]] = []
     for sample in samples:
+        name = sample.completion_id
         for better, worse in _better_and_worse(sample):
             try:
                 pair = [rendered(side, backend.renderer, limit) for side in (better, worse)]
                 pairs.append((sample, pair[0], pair[1]))
             except Unrenderable as error:
-                leave_out(
-                    f"a pair of completion {sample.completion_id}", error, left_out, sample.completion_id
-                )
+                run.leave_out(f"a pair of completion {name}", error, name)
     if not pairs:
         raise NotTrainable(NO_PAIR)
     for sample, *_ in pairs:
-        left_out.answers.pop(sample.completion_id, None)  # its other pair
+        run.left_out.answers.pop(sample.completion_id, None)  # its other pair
     tokens = [sequence for _, *pair in pairs for sequence in pair]
     reference = backend.logps(tokens, "bare")
-    start = backend.logps(tokens, "trained") if spec.parent_adapter else reference
+    start = backend.logps(tokens, "trained") if run.spec.parent_adapter else reference
     return [
         Lesson(
             "dpo",
@@ -251,17 +217,23 @@ def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
     return pairs
 
 
+def _reference_and_behaviour(
+    run: Run, training: Sequence[TrainingExample]
+) -> tuple[list[Logps], list[Logps]]:
+    reference = run.backend.logps([example.tokens for example in training], "bare")
+    versions = [(example.tokens, example.sample.behaviour_version) for example in training]
+    return reference, scored_by_version(run, versions, {0: reference})
+
+
 def scored_by_version(
-    job: JobDirectory,
-    spec: JobSpec,
+    run: Run,
     replies: Sequence[tuple[Rendered, int | None]],
     scores: Mapping[int | None, Sequence[Logps]],
-    backend: TrainerBackend,
 ) -> list[Logps]:
     """Score each reply under the version that generated it. ``scores``: of all replies, under some versions.
 
     A reply of some other model (None) has no behaviour policy here: the policy at the start of the run stands in, so
-    that the bands bound how far training moves from it.
+    that the bands bound how far training moves from it. Raises JobError.
     """
     rows: dict[int, Logps] = {}
     for version in {version for _, version in replies}:
@@ -269,18 +241,17 @@ def scored_by_version(
         if version in scores:
             scored = [scores[version][place] for place in places]
         else:
-            policy = "trained" if version is None else _policy(job, spec, version)
-            scored = backend.logps([replies[place][0] for place in places], policy)
+            scored = run.backend.logps([replies[place][0] for place in places], _policy(run, version))
         rows.update(zip(places, scored, strict=True))
     return [rows[place] for place in range(len(replies))]
 
 
-def _policy(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
-    if version == 0:
-        return "bare"
-    if version not in spec.behaviour_adapters:
+def _policy(run: Run, version: int | None) -> Policy:
+    if not version:
+        return "trained" if version is None else "bare"
+    if version not in run.spec.behaviour_adapters:
         raise JobError(f"version {version} generated a sample, but job.json names no adapter for it")
-    return job.path / spec.behaviour_adapters[version]
+    return run.job.path / run.spec.behaviour_adapters[version]
 
 
 def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparameters) -> None:

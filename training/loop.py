@@ -18,16 +18,15 @@ from typing import TextIO
 from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
-from burnish.training.dataset import LeftOut, batches
+from burnish.training.dataset import LeftOut, Run, batches
 from burnish.training.device import framework_here
 from burnish.training.episodes import mean_reward
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, TrainResult
 from burnish.training.lessons import rehearsal
-from burnish.training.objectives import loss_named
-from burnish.training.objectives.losses import kl_point
+from burnish.training.objectives import kl_point, loss_named
 from burnish.training.phases import Phases
-from burnish.training.stages import SEEDS_A_STAGE, Course, Stage, Task, course
+from burnish.training.stages import SEEDS_A_STAGE, Course, Stage, course
 from burnish.training.weights import prepared_weights
 
 PLACE = ("step", "steps", "stage", "epoch", "epochs", "seconds")
@@ -48,16 +47,16 @@ def train(job: JobDirectory) -> TrainResult:
     checkpoint, left_out = Checkpoint(job), LeftOut(Counter(spec.left_out))
     training_samples = [sample for sample in samples if not sample.held_out]
     episodes = job.episodes()
-    stages = course(Task(job, spec, training_samples, episodes))  # before anything is loaded
+    stages = course(spec, training_samples, episodes)  # before anything is loaded
     if spec.objective not in OBJECTIVES:
         loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
     backend.watch = phases.over
     with job.metrics.open("w", encoding="utf-8") as file:
-        run = _Run(backend, spec.hyperparameters, spec.seed, checkpoint, left_out, file, phases)
-        stopped = run.through(stages)
+        progress = _Progress(Run(job, spec, backend, left_out), checkpoint, file, phases)
+        stopped = progress.through(stages)
     _save(backend, job, spec.base_model)
-    steps, (good, bad) = run.steps, run.counts
+    steps, (good, bad) = progress.steps, progress.counts
     report = TrainResult(
         run_id=spec.run_id,
         samples=good + bad,
@@ -83,32 +82,25 @@ def train(job: JobDirectory) -> TrainResult:
 
 
 def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> TrainerBackend:
-    """Load the base model, with an adapter to start from or a fresh one."""
+    """Load the base model, with an adapter to start from or a fresh one. Raises MissingDependency, JobError."""
     weights = prepared_weights(job.path / spec.base_weights, spec.base_digest, job.path / spec.weights_cache)
-    start = job.path / parent if parent else None
-    if framework_here(spec.device, spec.quantize) == "mlx":
-        return _mlx_backend(weights, start, spec)
+    start, config = job.path / parent if parent else None, spec.hyperparameters
+    mlx = framework_here(spec.device, spec.quantize) == "mlx"
     try:
-        from burnish.training.backends.torch_peft import TorchPeftBackend
+        if mlx:
+            from burnish.training.backends.mlx_lora import MlxLoraBackend
+        else:
+            from burnish.training.backends.torch_peft import TorchPeftBackend
     except ImportError as missing:
         raise MissingDependency.because(missing) from missing
-    return TorchPeftBackend(
-        weights, start, spec.hyperparameters, spec.seed, device=spec.device, quantize=spec.quantize
-    )
-
-
-def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec) -> TrainerBackend:
-    """Raises MissingDependency, JobError."""
-    try:
-        from burnish.training.backends.mlx_lora import MlxLoraBackend
-    except ImportError as missing:
-        raise MissingDependency.because(missing) from missing
+    if not mlx:
+        return TorchPeftBackend(weights, start, config, spec.seed, device=spec.device, quantize=spec.quantize)
     if spec.device != "auto" or spec.quantize != "none":
         raise JobError(
             f"MLX picks its device and trains unquantised: train.device is {spec.device!r} and train.quantize "
             f"{spec.quantize!r}; leave both unset, or install torch"
         )
-    return MlxLoraBackend(weights, start, spec.hyperparameters, spec.seed)
+    return MlxLoraBackend(weights, start, config, spec.seed)
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:
@@ -131,18 +123,14 @@ def peak_rss_bytes() -> int:
 
 
 @dataclass(slots=True)
-class _Run:
+class _Progress:
     """The steps of a run, one stage after the other."""
 
-    backend: TrainerBackend
-    config: Hyperparameters
-    seed: int
+    run: Run
     checkpoint: Checkpoint
-    left_out: LeftOut
     metrics: TextIO
     phases: Phases
     steps: list[dict[str, float]] = field(default_factory=list)
-    """The metrics of each step."""
     counts: tuple[int, int] = (0, 0)
     """Good and bad replies that were learnt from."""
 
@@ -150,33 +138,35 @@ class _Run:
         """Go through the stages that are left; return why the run stopped early if it did."""
         stopped = None
         self.phases.begin("preparing")
-        rehearsed = rehearsal(self.backend, self.config.max_tokens) if self.config.rehearsed else []
-        self.steps = self.checkpoint.restore(self.backend)
+        backend, config = self.run.backend, self.run.spec.hyperparameters
+        rehearsed = rehearsal(backend, config.max_tokens) if config.rehearsed else []
+        self.steps = self.checkpoint.restore(backend)
         self.metrics.writelines(json.dumps(line) + "\n" for line in self.steps)
         first, self.counts = self.checkpoint.place() if self.steps else (0, (0, 0))
         for number, stage in enumerate(course.stages[first:], start=first):
             lessons = self._lessons(number, stage)
-            plan = _plan(lessons, rehearsed, self.config, stage.epochs, self.seed + SEEDS_A_STAGE * number)
+            seed = self.run.spec.seed + SEEDS_A_STAGE * number
+            plan = _plan(lessons, rehearsed, config, stage.epochs, seed)
             stopped = self._stage(number, stage, plan)
             if stopped and stage.ends_run:
                 break
             if number + 1 < len(course.stages):
-                self.checkpoint.save(self.backend, self.steps)
+                self.checkpoint.save(self.run.backend, self.steps)
         for taught in course.imitated:
-            self.left_out.answers.pop(taught, None)
+            self.run.left_out.answers.pop(taught, None)
         return stopped
 
     def _lessons(self, number: int, stage: Stage) -> list[Lesson]:
         """Return what a stage learns. Raises NotTrainable."""
-        lessons = self.checkpoint.lessons(self.left_out, number)
+        lessons = self.checkpoint.lessons(self.run.left_out, number)
         if lessons is None:
             self.phases.begin("preparing")
             try:
-                lessons = stage.learn(self.backend, self.left_out)
+                lessons = stage.learn(self.run)
             except NotTrainable as error:
-                missing = "; ".join(f"{count} × {why}" for why, count in self.left_out.counts.items())
+                missing = "; ".join(f"{count} × {why}" for why, count in self.run.left_out.counts.items())
                 raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
-            self.checkpoint.keep(lessons, self.left_out, number, self.counts)
+            self.checkpoint.keep(lessons, self.run.left_out, number, self.counts)
         good = sum(reply.good for lesson in lessons for reply in lesson.replies)
         bad = sum(len(lesson.replies) for lesson in lessons) - good
         self.counts = self.counts[0] + good, self.counts[1] + bad
@@ -194,13 +184,13 @@ class _Run:
             if (kl := _distance(recent)) > stage.kl_stop:
                 return f"KL per token reached {kl:.2f}, kl_stop is {stage.kl_stop:.2f}"
             if place > start and (plan[place - 1][0] != epoch or self.checkpoint.due()):
-                self.checkpoint.save(self.backend, self.steps)
+                self.checkpoint.save(self.run.backend, self.steps)
             line: dict[str, float] = {
                 **{"step": offset + place + 1, "steps": offset + len(plan), "stage": number},
                 **{"epoch": epoch + 1, "epochs": stage.epochs},
             }
             started = time.monotonic()
-            line |= self.backend.step(batch, self.config, kl_point(recent))
+            line |= self.run.backend.step(batch, self.run.spec.hyperparameters, kl_point(recent))
             if rewards := [lesson.reward for lesson in batch if lesson.reward is not None]:
                 line["reward"] = fmean(rewards)
             line["seconds"] = time.monotonic() - started

@@ -47,8 +47,6 @@ class Mark:
 
 
 class Phases:
-    """Writes the file of one job."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._phase: Phase = "loading"
@@ -71,7 +69,6 @@ class Phases:
             file.write(json.dumps(asdict(mark)) + "\n")
 
     def each(self, things: Sequence[Thing]) -> Iterator[Thing]:
-        """Yield things, and count them as ``over`` does."""
         for (thing,) in self.over([[thing] for thing in things]):
             yield thing
 

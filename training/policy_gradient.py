@@ -11,15 +11,15 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import fmean, pstdev
 
 from burnish.gate.replies import last_question, sound, text_of
 from burnish.gate.rewards import PlainReply, RewardModel
-from burnish.training.backends.base import Lesson, LessonReply, Logps, TrainerBackend, room_for
-from burnish.training.dataset import LeftOut, leave_out
+from burnish.training.backends.base import Lesson, LessonReply, Logps, room_for
+from burnish.training.dataset import LeftOut, Run
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, Objective, Sample
+from burnish.training.job import Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.strength import limited
 from burnish.training.teachable import NOBODY_ASKED, not_text
@@ -38,8 +38,6 @@ WITH_TOOLS = "tools at hand, so the model can't answer again by itself"
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """An answer to a prompt, with its reward."""
-
     prompt: str
     """Equal for answers to the same prompt."""
     tokens: Rendered
@@ -72,34 +70,24 @@ def told_apart(samples: Sequence[Sample]) -> list[Sample]:
     return answers
 
 
-def lessons_from(
-    answers: Sequence[GradedAnswer],
-    objective: Objective,
-    config: Hyperparameters,
-    backend: TrainerBackend,
-    left_out: LeftOut,
-) -> list[Lesson]:
+def lessons_from(run: Run, answers: Sequence[GradedAnswer]) -> list[Lesson]:
     """Return a lesson for each answer that can be compared. Raises NotTrainable when none can."""
     check_finite([answer.reward for answer in answers])
-    groups = list(_comparable(answers, objective, left_out))
+    objective = run.spec.objective
+    groups = list(_comparable(answers, objective, run.left_out))
     if not groups:
         raise NotTrainable(
             f"{objective} found no two answers to compare: rate several answers to the same prompt differently, "
             "or rate more, so that a reward model can be learnt"
         )
     pulls = advantages(objective, [[answer.reward for answer in group] for group in groups])
-    flat = [answer for group in groups for answer in group]
-    reference = backend.logps([answer.tokens for answer in flat], "bare")
-    return [
-        Lesson(
-            objective,
-            (LessonReply(answer.tokens, pull, answer.weight, answer.behaviour, referred),),
-            reward=answer.reward,
-        )
-        for answer, pull, referred in zip(
-            flat, (pull for group in pulls for pull in group), reference, strict=True
-        )
-    ]
+    flat = list(chain.from_iterable(groups))
+    reference = run.backend.logps([answer.tokens for answer in flat], "bare")
+    lessons = []
+    for answer, pull, referred in zip(flat, chain.from_iterable(pulls), reference, strict=True):
+        reply = LessonReply(answer.tokens, pull, answer.weight, answer.behaviour, referred)
+        lessons.append(Lesson(objective, (reply,), reward=answer.reward))
+    return lessons
 
 
 def check_finite(rewards: Iterable[float]) -> None:
@@ -164,22 +152,14 @@ def _drop(answers: Sequence[GradedAnswer], why: str, left_out: LeftOut) -> None:
         left_out.add(why, answer.name)
 
 
-def sampled(
-    samples: Sequence[Sample],
-    model: RewardModel,
-    config: Hyperparameters,
-    backend: TrainerBackend,
-    *,
-    left_out: LeftOut,
-    seed: int,
-) -> list[GradedAnswer]:
+def sampled(run: Run, samples: Sequence[Sample], model: RewardModel, seed: int) -> list[GradedAnswer]:
     """Let the policy under training answer the prompts again, and score its answers.
 
     Near-empty, repetitive and off-topic ones get the lowest score of all: a model that learnt from good and bad answers
     has never seen such.
     """
-    prompts = _prompts(samples, config, backend, left_out, seed)
-    asking = [prompt for prompt in prompts for _ in range(SAMPLES)]
+    backend = run.backend
+    asking = [prompt for prompt in _prompts(run, samples, seed) for _ in range(SAMPLES)]
     longest = max((len(backend.renderer.plain(text_of(sample.reply))) for sample in samples), default=0)
     replies = backend.sample([ids for _, ids in asking], "trained", room_for(longest + 1), seed)
     texts = [
@@ -188,35 +168,26 @@ def sampled(
     ]
     scores: list[float] = model.scores(texts).tolist()
     check_finite(scores)
-    lowest = min(scores, default=0.0)
-    return [
-        GradedAnswer(
-            prompt_of(sample),
-            Rendered(ids, reply.ids),
-            score if sound(text.text, text.question) else lowest,
-            1.0,
-            reply.logps,
-        )
-        for (sample, ids), reply, text, score in zip(asking, replies, texts, scores, strict=True)
-    ]
+    lowest, answers = min(scores, default=0.0), []
+    for (sample, ids), reply, text, score in zip(asking, replies, texts, scores, strict=True):
+        reward = score if sound(text.text, text.question) else lowest
+        answers.append(GradedAnswer(prompt_of(sample), Rendered(ids, reply.ids), reward, 1.0, reply.logps))
+    return answers
 
 
-def _prompts(
-    samples: Sequence[Sample], config: Hyperparameters, backend: TrainerBackend, left_out: LeftOut, seed: int
-) -> list[tuple[Sample, tuple[int, ...]]]:
+def _prompts(run: Run, samples: Sequence[Sample], seed: int) -> list[tuple[Sample, tuple[int, ...]]]:
     """Choose prompts for a round, each with its tokens; those that can't be answered again are counted once a run."""
     prompts = []
     for sample in {prompt_of(sample): sample for sample in samples}.values():
+        why = WITH_TOOLS if sample.tools else not_text(sample.messages, {})
+        if not why and not last_question(sample.messages):
+            why = NOBODY_ASKED
         try:
-            if sample.tools:
-                raise Unrenderable(WITH_TOOLS)
-            if why := not_text(sample.messages, {}):
+            if why:
                 raise Unrenderable(why)
-            if not last_question(sample.messages):
-                raise Unrenderable(NOBODY_ASKED)
-            ids = backend.renderer.prompt(sample.messages)
+            ids = run.backend.renderer.prompt(sample.messages)
         except Unrenderable as error:
-            leave_out(f"the prompt of completion {sample.completion_id}", error, left_out, None)
+            run.leave_out(f"the prompt of completion {sample.completion_id}", error, None)
             continue
-        prompts.append((sample, tuple(ids[-config.max_tokens :])))
+        prompts.append((sample, tuple(ids[-run.spec.hyperparameters.max_tokens :])))
     return random.Random(seed).sample(prompts, min(len(prompts), ROUND_PROMPTS))

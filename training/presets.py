@@ -27,8 +27,6 @@ NOTHING = "nothing in it that {} learns from"
 
 
 class ReplyFeedback(Protocol):
-    """Feedback on a reply."""
-
     @property
     def reward(self) -> float: ...
     @property
@@ -40,8 +38,6 @@ class ReplyFeedback(Protocol):
 
 
 class RunFeedback(ReplyFeedback, Protocol):
-    """Feedback that a run uses."""
-
     @property
     def held_out(self) -> bool: ...
 

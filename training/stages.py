@@ -5,18 +5,18 @@ Each stage makes its lessons when it begins, with the policy as it is then. Most
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.gate.rewards import RewardModel
-from burnish.training.backends.base import Lesson, TrainerBackend
-from burnish.training.dataset import LeftOut
+from burnish.training.backends.base import Lesson
+from burnish.training.dataset import LeftOut, Run
 from burnish.training.episodes import FOR_EPISODES, episode_lessons
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Episode, JobDirectory, JobSpec, Sample
-from burnish.training.lessons import check_teachable, imitation, lessons, logged_answers
+from burnish.training.job import Episode, JobSpec, Sample
+from burnish.training.lessons import check_teachable, imitation, lessons, logged
 from burnish.training.policy_gradient import lessons_from, sampled
 from burnish.training.rewards.of_a_run import RewardSource, rewarding
 
@@ -29,25 +29,10 @@ FROM_AGENT = "given to an agent by its environment"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What a run is about."""
-
-    job: JobDirectory
-    spec: JobSpec
-    samples: Sequence[Sample]
-    """Those that it may train on."""
-    episodes: Sequence[Episode] = ()
-    """If there are some, the run learns from them alone."""
-
-
-Learn = Callable[[TrainerBackend, LeftOut], list[Lesson]]
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
     epochs: int
     kl_stop: float
-    learn: Learn
+    learn: Callable[[Run], list[Lesson]]
     """Makes the lessons. Raises NotTrainable."""
     ends_run: bool = True
     """The run has gone far enough when this stage has. If not, the next stage follows."""
@@ -55,8 +40,6 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """All stages of a run."""
-
     stages: tuple[Stage, ...]
     rewards: str | None
     """Where a policy gradient's rewards come from, in words."""
@@ -64,44 +47,46 @@ class Course:
     """The completions from which a stage of imitation learns."""
 
 
-def course(task: Task) -> Course:
-    """Return the stages of a run. Raises NotTrainable when its samples can't teach."""
-    spec, samples, stages = task.spec, task.samples, []
-    if task.episodes:
-        return Course(tuple(_of_episodes(task)), FROM_AGENT)
-    config, imitated = spec.hyperparameters, set[str]()
+def course(spec: JobSpec, samples: Sequence[Sample], episodes: Sequence[Episode] = ()) -> Course:
+    """Return the stages of a run. ``samples``: those that it may train on. ``episodes``: it learns from them alone.
+
+    Raises NotTrainable when its samples can't teach.
+    """
+    if episodes:
+        return Course(tuple(_of_episodes(spec, episodes)), FROM_AGENT)
+    config, imitated, stages = spec.hyperparameters, set[str](), list[Stage]()
     if config.warm_start and (answers := demonstrations(samples)):
         imitated |= {sample.completion_id for sample in answers}
-        learn = partial(imitation, spec, answers)
+        learn = partial(imitation, samples=answers)
         stages.append(Stage(IMITATION_EPOCHS, WARM_SHARE * config.kl_stop, learn, ends_run=False))
     rewards = None
     if spec.objective in POLICY_GRADIENT:
         rewards = rewarding(samples, config.rewards)
-        stages += _rounds(task, rewards)
+        stages += _rounds(spec, samples, rewards)
     else:
         check_teachable(spec.objective, samples, config)
-        learn = partial(_objective, task, frozenset(imitated))
+        learn = partial(lessons, samples=samples, taught=frozenset(imitated))
         stages.append(Stage(config.epochs, config.kl_stop, learn))
     if config.successes and (good := [sample for sample in samples if sample.reward > 0]):
         imitated |= {sample.completion_id for sample in good}
-        stages.append(Stage(IMITATION_EPOCHS, config.kl_stop, partial(imitation, spec, good)))
+        stages.append(Stage(IMITATION_EPOCHS, config.kl_stop, partial(imitation, samples=good)))
     return Course(tuple(stages), rewards.words if rewards else None, frozenset(imitated))
 
 
-def _of_episodes(task: Task) -> Iterator[Stage]:
-    config, objective = task.spec.hyperparameters, task.spec.objective
+def _of_episodes(spec: JobSpec, episodes: Sequence[Episode]) -> Iterator[Stage]:
+    config, objective = spec.hyperparameters, spec.objective
     if objective not in FOR_EPISODES:
         raise NotTrainable(
             f"rewards of an agent are learnt by {', '.join(FOR_EPISODES)}, and not by {objective}"
         )
-    yield Stage(config.epochs, config.kl_stop, partial(episode_lessons, task.job, task.spec, task.episodes))
+    yield Stage(config.epochs, config.kl_stop, partial(episode_lessons, episodes=episodes))
     if config.successes and objective in POLICY_GRADIENT:
-        yield Stage(IMITATION_EPOCHS, config.kl_stop, partial(_succeeded, task))
+        yield Stage(IMITATION_EPOCHS, config.kl_stop, partial(_succeeded, episodes=episodes))
 
 
-def _succeeded(task: Task, backend: TrainerBackend, left_out: LeftOut) -> list[Lesson]:
-    spec = task.spec.model_copy(update={"objective": "sft"})
-    return episode_lessons(task.job, spec, task.episodes, backend, LeftOut())
+def _succeeded(run: Run, episodes: Sequence[Episode]) -> list[Lesson]:
+    spec = run.spec.model_copy(update={"objective": "sft"})
+    return episode_lessons(replace(run, spec=spec, left_out=LeftOut()), episodes)
 
 
 def demonstrations(samples: Sequence[Sample]) -> list[Sample]:
@@ -123,31 +108,17 @@ def _shown(samples: Sequence[Sample]) -> Iterator[Sample]:
             yield sample
 
 
-def _objective(
-    task: Task, imitated: Collection[str], backend: TrainerBackend, left_out: LeftOut
-) -> list[Lesson]:
-    return lessons(task.job, task.spec, task.samples, backend, left_out, taught=imitated)
-
-
-def _rounds(task: Task, rewards: RewardSource) -> Iterator[Stage]:
-    config = task.spec.hyperparameters
+def _rounds(spec: JobSpec, samples: Sequence[Sample], rewards: RewardSource) -> Iterator[Stage]:
+    config = spec.hyperparameters
     if rewards.model is None:
-        check_teachable(task.spec.objective, task.samples, config)
-        yield Stage(config.epochs, config.kl_stop, partial(_logged, task))
+        check_teachable(spec.objective, samples, config)
+        yield Stage(config.epochs, config.kl_stop, partial(logged, samples=samples))
         return
     for number in range(config.rounds):
-        yield Stage(config.epochs, config.kl_stop, partial(_round, task, rewards.model, number))
+        learn = partial(_round, samples=samples, model=rewards.model, number=number)
+        yield Stage(config.epochs, config.kl_stop, learn)
 
 
-def _logged(task: Task, backend: TrainerBackend, left_out: LeftOut) -> list[Lesson]:
-    answers = logged_answers(task.job, task.spec, task.samples, backend, left_out)
-    return lessons_from(answers, task.spec.objective, task.spec.hyperparameters, backend, left_out)
-
-
-def _round(
-    task: Task, model: RewardModel, number: int, backend: TrainerBackend, left_out: LeftOut
-) -> list[Lesson]:
-    config, seed = task.spec.hyperparameters, task.spec.seed + SEEDS_A_STAGE * (number + 1)
-    unanswered = LeftOut() if number else left_out  # the same prompts in each round
-    answers = sampled(task.samples, model, config, backend, left_out=unanswered, seed=seed)
-    return lessons_from(answers, task.spec.objective, config, backend, left_out)
+def _round(run: Run, samples: Sequence[Sample], model: RewardModel, number: int) -> list[Lesson]:
+    asking = replace(run, left_out=LeftOut()) if number else run  # the same prompts in each round
+    return lessons_from(run, sampled(asking, samples, model, run.spec.seed + SEEDS_A_STAGE * (number + 1)))

@@ -38,8 +38,6 @@ class RewardModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How well unseen ratings are ordered."""
-
     share: float
     """Of (better, worse) pairs in the right order, in [0, 1]; chance is .5."""
     error: float

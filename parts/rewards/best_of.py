@@ -36,8 +36,6 @@ SCORED_CHARACTERS = 20_000
 
 
 class BestOf(Step):
-    """Answers with the best of several answers, if a request asks for that."""
-
     asked_for: ClassVar[bool] = True
 
     def __init__(self, score: Score, most: int) -> None:
@@ -133,7 +131,6 @@ class Try:
     """Why there is no answer."""
     reward: float | None = None
     messages: list[Message] = field(default_factory=list)
-    """What would be sent."""
     _size: int = 0
 
     async def take(self, message: Message) -> None:
@@ -204,7 +201,6 @@ async def replay(best: Try, count: int, send: Send) -> None:
 
 
 def finished(attempt: Try, best: Try, scored: Scored | None) -> Completion:
-    """Return the record of one of the answers."""
     completion = attempt.flight.finish()
     end = completion.ended
     if scored and attempt.reward is not None:

@@ -34,8 +34,6 @@ UNKNOWN = dict.fromkeys(("form", "made_at", "objective", "learnt_from", "forms")
 
 @dataclass
 class Source:
-    """What a reward model is learnt from."""
-
     ratings: Callable[[], Awaitable[list[Rating]]]
     job: RewardJob
 
@@ -99,7 +97,6 @@ class Rewards:
         return await active.score(messages, replies)
 
     def _active(self) -> Active | None:
-        """Return the model that is on."""
         if foreign := self._foreign:
             if foreign.refused:
                 return None

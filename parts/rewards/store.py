@@ -32,8 +32,6 @@ class StoreState(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """The latest reward model."""
-
     id: str
     manifest: RewardManifest
     ensemble: Ensemble

@@ -23,8 +23,7 @@ from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends.base import Distribution, Lesson, LessonReply
 from burnish.training.backends.torch_peft import TorchFunctions, TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
-from burnish.training.objectives import LOSSES
-from burnish.training.objectives.losses import diagnose
+from burnish.training.objectives import LOSSES, diagnose
 from burnish.training.rendering import Renderer
 from tests.support.batches import batch, case, run
 from tests.support.jobs import Base, brief_samples, context, write_job
@@ -54,8 +53,8 @@ import numpy as np
 from burnish.training.backends.mlx_lora import MlxFunctions
 from burnish.training.job import Hyperparameters
 from burnish.training.objectives import LOSSES
-from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.losses import diagnose
+from burnish.training.objectives import Batch
+from burnish.training.objectives import diagnose
 mx.set_default_device(mx.cpu)
 case = {name: mx.array(value) for name, value in np.load(sys.argv[1]).items()}
 policy, student, config = case.pop("policy"), case.pop("student"), Hyperparameters(kl_beta=0.1)

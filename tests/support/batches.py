@@ -9,7 +9,7 @@ import torch
 
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.arrays import Batch, Loss
+from burnish.training.objectives import Batch, Loss
 
 CONFIG = Hyperparameters()
 B, T, K = 4, 6, 5

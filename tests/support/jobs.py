@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from burnish.training.backends.base import TrainerBackend
+from burnish.training.dataset import LeftOut, Run
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Sample
 
 SYSTEM = "Answer in one short sentence"
@@ -64,6 +66,11 @@ def job_spec(base: Base = NO_BASE, **changes: Any) -> JobSpec:
         "hyperparameters": Hyperparameters(epochs=1, batch_size=4),
     }
     return JobSpec(**fields | changes)
+
+
+def run_of(backend: TrainerBackend, left_out: LeftOut | None = None, **changes: Any) -> Run:
+    """Return a run whose lessons are made without a job directory."""
+    return Run(JobDirectory(Path("unused")), job_spec(**changes), backend, left_out or LeftOut())
 
 
 def write_job(path: Path, base: Base, samples: list[Sample], **changes: Any) -> JobDirectory:

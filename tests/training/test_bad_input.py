@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,11 @@ from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut, rendered
-from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
+from burnish.training.job import Hyperparameters, Objective, Sample
 from burnish.training.lessons import lessons
 from burnish.training.rendering import Renderer, Unrenderable
 from tests.learner.test_export import PLAIN
-from tests.support.jobs import NO_BASE, job_spec
+from tests.support.jobs import NO_BASE, run_of
 from tests.support.records import changed
 
 OURS = Policies("sha256:ours")
@@ -126,10 +125,10 @@ def test_a_malformed_message_is_refused_by_the_template_or_read_as_text(
 def learnt(
     backend: TorchPeftBackend, talk: list[RatedCompletion], objective: Objective = "mis_po"
 ) -> tuple[list[Lesson], dict[str, int]]:
-    spec = job_spec(OUR_BASE, objective=objective, hyperparameters=Hyperparameters(max_tokens=64))
     counted = LeftOut(Counter(left_out([rating(answer) for answer in talk], ())))
-    found = lessons(JobDirectory(Path("unused")), spec, samples(talk), backend, counted)
-    return found, dict(counted.counts)
+    config = Hyperparameters(max_tokens=64)
+    run = run_of(backend, counted, base=OUR_BASE, objective=objective, hyperparameters=config)
+    return lessons(run, samples(talk)), dict(counted.counts)
 
 
 def test_what_is_left_out_is_counted_and_the_rest_is_learnt(
@@ -183,9 +182,8 @@ def test_a_comment_without_a_question_is_left_out(backend: TorchPeftBackend) -> 
     )
     talk = [odd, pictured, rated("e", 1.0), rated("f", -1.0)]
     counted = LeftOut()
-    spec = job_spec(OUR_BASE, objective="hybrid")
     with pytest.raises(Exception, match="no comment is left"):
-        lessons(JobDirectory(Path("unused")), spec, samples(talk), backend, counted)
+        lessons(run_of(backend, counted, base=OUR_BASE, objective="hybrid"), samples(talk))
     assert counted.counts["no message of a user comes before the answer"] == 1
     assert counted.counts["there are images, audio or files in the conversation"] == 2, (
         "the rating and the comment"

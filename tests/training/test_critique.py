@@ -12,9 +12,7 @@ from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.critique import MOST_REVISIONS, POOLED, lessons_from_comments, pooled, with_comments
 from burnish.training.job import Hyperparameters, Sample
 from burnish.training.rendering import Rendered
-from tests.support.jobs import LONG, TOPICS, job_spec, sample
-
-SPEC = job_spec(objective="critique")
+from tests.support.jobs import LONG, TOPICS, run_of, sample
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def criticised(number: int, comment: str | None = "too long, one short sentence 
 @pytest.fixture(scope="module")
 def taught(backend: TorchPeftBackend) -> list[Rendered]:
     samples = [criticised(n) for n in range(4)] + [sample(7, good=True), sample(8, good=False)]
-    lessons = lessons_from_comments(SPEC, samples, backend)
+    lessons = lessons_from_comments(run_of(backend, objective="critique"), samples)
     return [reply.tokens for lesson in lessons for reply in lesson.replies if reply.good]
 
 

@@ -23,39 +23,28 @@ from burnish.training.device import (
     tokens_at_once,
 )
 from burnish.training.errors import JobError
-from burnish.training.job import Hyperparameters, JobSpec, ModelSize, Quantize
+from burnish.training.job import Hyperparameters, ModelSize, Quantize
 from tests.support.jobs import Base
 from tests.support.tiny_gguf import ARCHITECTURES, Shape, blank
 
 
 @pytest.mark.parametrize(
-    ("wanted", "free", "chosen"),
+    ("wanted", "free", "mps", "chosen"),
     [
-        ("auto", [], "cpu"),
-        ("cpu", [9, 9], "cpu"),
-        ("auto", [5], "cuda:0"),
-        ("auto", [5, 9, 9], "cuda:1"),
-        ("shared", [5, 9], "cuda:1"),
-        ("cuda", [5, 9], "cuda:0"),
-        ("cuda:1", [9, 5], "cuda:1"),
+        ("auto", [], False, "cpu"),
+        ("cpu", [9, 9], False, "cpu"),
+        ("auto", [5], False, "cuda:0"),
+        ("auto", [5, 9, 9], False, "cuda:1"),
+        ("shared", [5, 9], False, "cuda:1"),
+        ("cuda", [5, 9], False, "cuda:0"),
+        ("cuda:1", [9, 5], False, "cuda:1"),
+        *((wanted, [], True, "mps") for wanted in ("auto", "shared", "mps")),
+        ("cpu", [], True, "cpu"),
+        ("auto", [5], True, "cuda:0"),
     ],
 )
-def test_picks_what_is_there(wanted: str, free: list[int], chosen: str) -> None:
-    assert pick(wanted, free) == chosen
-
-
-@pytest.mark.parametrize(
-    ("wanted", "free", "chosen"),
-    [
-        ("auto", [], "mps"),
-        ("shared", [], "mps"),
-        ("mps", [], "mps"),
-        ("cpu", [], "cpu"),
-        ("auto", [5], "cuda:0"),
-    ],
-)
-def test_torch_takes_apples_gpu_where_it_sees_one(wanted: str, free: list[int], chosen: str) -> None:
-    assert pick(wanted, free, mps=True) == chosen
+def test_picks_what_is_there(wanted: str, free: list[int], mps: bool, chosen: str) -> None:
+    assert pick(wanted, free, mps=mps) == chosen
 
 
 @pytest.mark.parametrize(
@@ -81,9 +70,7 @@ def test_apples_own_framework_comes_first_on_its_processors(
 @pytest.mark.parametrize(
     ("wanted", "free", "there"),
     [
-        ("cuda", [], "none"),
-        ("shared", [], "none"),
-        ("cuda:0", [], "none"),
+        *((wanted, [], "none") for wanted in ("cuda", "shared", "cuda:0")),
         ("cuda:2", [1, 1], "2 (cuda:0, cuda:1)"),
     ],
 )
@@ -172,11 +159,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (weights / "model-1.safetensors").write_bytes(b"\xff" * 20)
     with pytest.raises(JobError, match=r"model-1\.safetensors"):
         needed_bytes(weights, Hyperparameters())
-
-
-def test_jobs_written_before_there_was_a_choice_still_read() -> None:
-    old = JobSpec(run_id="r", base_model="m", base_weights="w", base_digest="d", weights_cache="c")
-    assert JobSpec.model_validate(old.model_dump(exclude={"device"})).device == "auto"
 
 
 def test_quantised_weights_need_less_but_embedding_and_head_stay_whole(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
+from burnish.training.job import Hyperparameters, Objective, Sample
 from burnish.training.lessons import DOUBTED, check_classes, lessons
-from tests.support.jobs import LONG, SHORT, TOPICS, job_spec, sample
+from tests.support.jobs import LONG, SHORT, TOPICS, run_of, sample
 
 RATED = ("mis_po", "kto", "bench.learning.losses.forms:published")
 
@@ -24,8 +22,8 @@ def learnt(
     left_out: LeftOut | None = None,
     **more: object,
 ) -> list[Lesson]:
-    spec = job_spec(objective=objective, hyperparameters=Hyperparameters(**more))
-    return lessons(JobDirectory(Path("unused")), spec, samples, backend, left_out)
+    run = run_of(backend, left_out, objective=objective, hyperparameters=Hyperparameters(**more))
+    return lessons(run, samples)
 
 
 def one_good_of_four() -> list[Sample]:

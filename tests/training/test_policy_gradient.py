@@ -18,7 +18,7 @@ from burnish.gate.rewards import PlainReply
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, Sample
+from burnish.training.job import Sample
 from burnish.training.policy_gradient import (
     ALIKE,
     ALONE,
@@ -31,9 +31,8 @@ from burnish.training.policy_gradient import (
     told_apart,
 )
 from burnish.training.rewards.of_a_run import rewarding
-from tests.support.jobs import LONG, SHORT, TOPICS, context, sample
+from tests.support.jobs import LONG, SHORT, TOPICS, context, run_of, sample
 
-CONFIG = Hyperparameters()
 groups = st.lists(
     st.lists(st.floats(-1, 1).map(lambda r: round(r, 2)), min_size=2, max_size=6).filter(
         lambda group: max(group) > min(group)
@@ -87,7 +86,7 @@ def test_equal_and_single_answers_are_dropped_and_counted(backend: TorchPeftBack
         answer("b", 1.0, backend, "b2"), answer("c", -1.0, backend, "c1"),
     ]  # fmt: skip
     left_out = LeftOut()
-    found = lessons_from(answers, "grpo", CONFIG, backend, left_out)
+    found = lessons_from(run_of(backend, left_out, objective="grpo"), answers)
     assert [(each.loss, each.good, each.reward) for each in found] == [
         ("grpo", True, 1.0),
         ("grpo", False, -1.0),
@@ -95,14 +94,14 @@ def test_equal_and_single_answers_are_dropped_and_counted(backend: TorchPeftBack
     assert left_out.counts == {ALIKE: 2, ALONE: 1}
     assert left_out.answers == {"b1": ALIKE, "b2": ALIKE, "c1": ALONE}
     with pytest.raises(NotTrainable, match="no two answers to compare"):
-        lessons_from(answers[2:], "rloo", CONFIG, backend, LeftOut())
+        lessons_from(run_of(backend, objective="rloo"), answers[2:])
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])
 def test_rewards_that_are_no_numbers_are_refused(backend: TorchPeftBackend, reward: float) -> None:
     with pytest.raises(NotTrainable, match="1 rewards are no finite numbers"):
         lessons_from(
-            [answer("a", 1.0, backend), answer("a", reward, backend)], "ppo", CONFIG, backend, LeftOut()
+            run_of(backend, objective="ppo"), [answer("a", 1.0, backend), answer("a", reward, backend)]
         )
 
 
@@ -128,8 +127,8 @@ class Longest:
 def test_the_policy_answers_each_prompt_several_times(backend: TorchPeftBackend) -> None:
     tooled = sample(2, good=True).model_copy(update={"tools": ({"type": "function"},)})
     samples: list[Sample] = [sample(0, good=True), sample(0, good=False), sample(1, good=True), tooled]
-    left_out, config = LeftOut(), Hyperparameters()
-    found = sampled(samples, Longest(), config, backend, left_out=left_out, seed=0)
+    left_out = LeftOut()
+    found = sampled(run_of(backend, left_out), samples, Longest(), seed=0)
     assert [*Counter(answer.prompt for answer in found).values()] == [SAMPLES, SAMPLES]
     assert left_out.counts == {WITH_TOOLS: 1}
     scored = backend.logps([each.tokens for each in found], "trained")
@@ -143,7 +142,7 @@ def test_a_reward_model_that_gives_nan_is_refused(backend: TorchPeftBackend) -> 
             return np.full(len(replies), math.nan)
 
     with pytest.raises(NotTrainable, match="such as nan"):
-        sampled([sample(0, good=True)], Broken(), CONFIG, backend, left_out=LeftOut(), seed=0)
+        sampled(run_of(backend), [sample(0, good=True)], Broken(), seed=0)
 
 
 def rated(count: int, *, mixed: bool = False) -> list[Sample]:

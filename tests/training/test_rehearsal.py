@@ -12,10 +12,10 @@ from bench.learning import general
 from bench.learning.questions import PROMPTS
 from burnish.gate import questions
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.job import Hyperparameters, JobDirectory
+from burnish.training.job import Hyperparameters
 from burnish.training.lessons import ANSWERS, lessons, rehearsal
 from burnish.training.loop import train
-from tests.support.jobs import Base, brief_samples, job_spec, write_job
+from tests.support.jobs import Base, brief_samples, run_of, write_job
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +67,8 @@ def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(tmp_path: Path,
 
 
 def test_metrics_are_those_of_what_was_rated(bare: TorchPeftBackend, tmp_path: Path):
-    job = JobDirectory(tmp_path)
-    spec = job_spec()
-    rated = lessons(job, spec, brief_samples(4, 0), bare)
-    config = spec.hyperparameters
+    run = run_of(bare)
+    rated, config = lessons(run, brief_samples(4, 0)), run.spec.hyperparameters
     before = tmp_path / "before"
     bare.checkpoint(before)
     found = []

@@ -16,7 +16,7 @@ from burnish.training.loop import train
 from burnish.training.policy_gradient import SAMPLES
 from burnish.training.presets import hyperparameters
 from burnish.training.rendering import Rendered
-from burnish.training.stages import IMITATION_EPOCHS, Task, course, demonstrations
+from burnish.training.stages import IMITATION_EPOCHS, course, demonstrations
 from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, job_spec, sample, write_job
 
 MUCH = {"learning_rate": 3e-3, "batch_size": 4, "kl_stop": 9.0}
@@ -29,7 +29,7 @@ def corrected(number: int, **more: object) -> Sample:
 def stages(samples: Sequence[Sample], objective: str, **settings: Any) -> list[tuple[int, bool]]:
     """Return the passes of each stage, and whether its end can end the run."""
     spec = job_spec(NO_BASE, objective=objective, hyperparameters=Hyperparameters(epochs=3, **settings))
-    return [(each.epochs, each.ends_run) for each in course(Task(JobDirectory(Path()), spec, samples)).stages]
+    return [(each.epochs, each.ends_run) for each in course(spec, samples).stages]
 
 
 def test_a_run_has_one_stage_unless_more_is_wanted() -> None:

@@ -72,7 +72,6 @@ class LessonReply:
 
     @property
     def advantages(self) -> Logps:
-        """(R,)."""
         return (self.pull,) * len(self.tokens.reply)
 
 
@@ -96,8 +95,6 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A reply that the model gave while training."""
-
     ids: tuple[int, ...]
     """The end-of-turn token included iff it finished."""
     logps: Logps
@@ -163,7 +160,10 @@ class TrainerBackend(Protocol):
         """Go on where another process, of the same job, wrote this. Raises JobError when it is damaged."""
 
     def save(self, directory: Path, base_model: str) -> None:
-        """Write the adapter under training in PEFT layout (safetensors) into an existing directory."""
+        """Write the adapter under training in PEFT layout (safetensors) into an existing directory.
+
+        No path of this machine gets in.
+        """
 
 
 def target_names(linear: Collection[str], targets: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,7 @@ from burnish.training.backends.base import (
 )
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
-from burnish.training.objectives import loss_named
-from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.losses import diagnose, step_metrics
+from burnish.training.objectives import Batch, diagnose, loss_named, step_metrics
 from burnish.training.phases import Watch, unwatched
 from burnish.training.rendering import Rendered, Renderer
 
@@ -62,21 +60,8 @@ ROUTERS = (".gate", ".router", ".shared_expert_gate")
 
 
 class MlxFunctions:
-    """mlx, as the objectives call it."""
-
     exp, where, clip, constant = mx.exp, mx.where, mx.clip, mx.stop_gradient
     log_sigmoid = nn.log_sigmoid
-
-
-@dataclass(frozen=True, slots=True)
-class _Factors:
-    """The LoRA of one layer."""
-
-    lora_a: mx.array
-    """(in, r)"""
-    lora_b: mx.array
-    """(r, out)"""
-    scale: float
 
 
 class MlxLoraBackend:
@@ -264,7 +249,6 @@ class MlxLoraBackend:
         mx.eval(self._model.trainable_parameters(), self._optimizer.state)
 
     def save(self, directory: Path, base_model: str) -> None:
-        """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
         layers = {module: self._layers[module] for module in self._trained}
         pairs = {
             module: Lora(np.array(layer.lora_a.T), np.array(layer.lora_b.T))
@@ -278,20 +262,17 @@ class MlxLoraBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
-        """Switch the model to a policy, and back to the adapter under training afterwards."""
         if policy == "trained":
             yield
             return
         adapter = _read(policy) if isinstance(policy, Path) else PeftAdapter(0.0, {})
-        originals = {
-            m: _Factors(layer.lora_a, layer.lora_b, layer.scale) for m, layer in self._layers.items()
-        }
+        originals = {name: (layer.lora_a, layer.lora_b, layer.scale) for name, layer in self._layers.items()}
         try:
             self._put(adapter)
             yield
         finally:
             for module, factors in originals.items():
-                _set(self._layers[module], factors)
+                _set(self._layers[module], *factors)
 
     def _put(self, adapter: PeftAdapter) -> None:
         """Give each layer its factors; layers that the adapter leaves alone get a scale of 0. Raises JobError."""
@@ -302,8 +283,7 @@ class MlxLoraBackend:
                 raise JobError(f"the base model has no linear layer {module} of {shape[1]} x {shape[0]}")
         for module, layer in self._layers.items():
             if own := adapter.pairs.get(module):
-                scale = adapter.alpha / own.rank
-                _set(layer, _Factors(mx.array(own.a.T), mx.array(own.b.T), scale))
+                _set(layer, mx.array(own.a.T), mx.array(own.b.T), adapter.alpha / own.rank)
             else:
                 layer.scale = 0.0
 
@@ -374,8 +354,9 @@ def _read(adapter: Path) -> PeftAdapter:
         raise JobError(f"cannot load the adapter {adapter}: {error}") from error
 
 
-def _set(layer: Any, factors: _Factors) -> None:
-    layer.lora_a, layer.lora_b, layer.scale = factors.lora_a, factors.lora_b, factors.scale
+def _set(layer: Any, a: mx.array, b: mx.array, scale: float) -> None:
+    """a: (in, r); b: (r, out)."""
+    layer.lora_a, layer.lora_b, layer.scale = a, b, scale
 
 
 def _scored(logits: mx.array, sequences: Sequence[Rendered]) -> tuple[mx.array, mx.array]:

@@ -53,9 +53,7 @@ from burnish.training.backends.torch_device import (
 from burnish.training.backends.torch_logits import draw, group_logps, token_logps
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
-from burnish.training.objectives import loss_named
-from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.losses import diagnose, step_metrics
+from burnish.training.objectives import Batch, diagnose, loss_named, step_metrics
 from burnish.training.phases import Watch, unwatched
 from burnish.training.rendering import Rendered, Renderer
 
@@ -67,8 +65,6 @@ ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 class TorchFunctions:
-    """torch, as the objectives call it."""
-
     exp, where, clip, constant = torch.exp, torch.where, torch.clip, Tensor.detach
     log_sigmoid = torch.nn.functional.logsigmoid
 
@@ -241,7 +237,6 @@ class TorchPeftBackend:
                 parameter.copy_(saved)
 
     def save(self, directory: Path, base_model: str) -> None:
-        """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
         state = get_peft_model_state_dict(self._model, adapter_name=TRAINED, save_embedding_layers=False)
         save_file(
             {name: tensor.detach().float().cpu().contiguous() for name, tensor in state.items()},
@@ -258,7 +253,6 @@ class TorchPeftBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
-        """Switch the model to a policy, and back to the adapter under training afterwards."""
         if isinstance(policy, Path):
             with self._loaded(policy):
                 yield

@@ -77,7 +77,6 @@ def write_reward_job(path: Path, job: RewardJob, lines: list[RatingLine]) -> Non
 
 
 def read_reward_job(path: Path) -> tuple[RewardJob, list[RatingLine]]:
-    """Raises JobError."""
     return read_record(path / JOB, RewardJob), read_lines(path / LINES, RatingLine)
 
 

@@ -75,7 +75,6 @@ WORDS_OR_FORM = FormOfModel(
 
 
 def learn_reward_model(path: Path) -> RewardManifest:
-    """Do the job in a directory. Raises JobError, NotTrainable, OSError."""
     job, lines = read_reward_job(path)
     ratings, unused = usable(lines)
     forms, why = [WORDS_OR_FORM], job.why_no_base

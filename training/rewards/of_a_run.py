@@ -26,8 +26,6 @@ from burnish.training.policy_gradient import told_apart
 
 @dataclass(frozen=True, slots=True)
 class RewardSource:
-    """Where the rewards of a run come from."""
-
     model: RewardModel | None
     """None: from the ratings themselves."""
     words: str

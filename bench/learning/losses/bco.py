@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.arrays import Array, Batch, Functions
+from burnish.training.objectives import Array, Batch, Functions
 
 # As in TRL, the shift is a moving average.
 DECAY = 0.9

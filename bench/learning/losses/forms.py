@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.arrays import Array, Batch, Functions
-from burnish.training.objectives.losses import distance_from, filtered, log_rho
+from burnish.training.objectives import Array, Batch, Functions, distance_from, filtered, log_rho
 
 
 def published(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.losses import distil
+from burnish.training.objectives import distil
 from tests.support.batches import case, run
 
 SEEDS = range(10)

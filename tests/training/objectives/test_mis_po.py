@@ -10,7 +10,7 @@ import torch
 
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.losses import diagnose, mis_po, step_metrics
+from burnish.training.objectives import diagnose, mis_po, step_metrics
 from tests.support import batches
 from tests.support.batches import CONFIG, Case, T, batch, case, one
 

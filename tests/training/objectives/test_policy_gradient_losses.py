@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives import loss_named
-from burnish.training.objectives.losses import gspo, ppo
+from burnish.training.objectives import gspo, loss_named, ppo
 from tests.support.batches import Case, case, one, run
 
 CONFIG = Hyperparameters(token_band=(0.8, 1.2))

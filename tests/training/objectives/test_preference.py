@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.losses import dpo, kl_point, kto, sft
+from burnish.training.objectives import dpo, kl_point, kto, sft
 from tests.support.batches import CONFIG, B, Case, case, one, run
 
 SEEDS = range(10)

@@ -13,8 +13,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.losses import dpo, kto, sft
+from burnish.training.objectives import Batch, dpo, kto, sft
 
 # What TRL and its libraries warn of is theirs to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
