@@ -300,7 +300,7 @@ def test_the_commit_chooses_among_the_rooms_that_are_not_old() -> None:
         ("engines", ["adapters/hosts/vllm.py", "training/loop.py"], ["app/app.py"]),
         (
             "clients",
-            ["proxy/relay/relay.py", "app/app.py", "parts/connect/codex.py", "docs/agents.md"],
+            ["proxy/relay/relay.py", "app/app.py", "parts/connect/agents.py", "docs/agents.md"],
             [
                 "training/loop.py",
                 "parts/page/files/main.js",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
-from burnish.proxy.client_headers import KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 Mode = Literal["prompt", "reactions", "command"]
 Keys = tuple[str | int, ...]
@@ -45,6 +45,11 @@ class Place:
     def api(self) -> str:
         """Root of the OpenAI-compatible API."""
         return f"{self.url}/v1"
+
+    @property
+    def token(self) -> str:
+        """Return burnish's key, or a placeholder for agents that require one."""
+        return self.key or ANY_KEY
 
     @property
     def headers(self) -> dict[str, str]:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from burnish.parts.connect.base import Keys
-from burnish.parts.connect.formats import Format, Json, Toml
-from burnish.parts.connect.merging import Entries, units_of, with_entries, without_entries
+from burnish.parts.connect.merging import (
+    Entries,
+    Format,
+    Json,
+    Toml,
+    units_of,
+    with_entries,
+    without_entries,
+)
 from burnish.parts.connect.yaml_items import YamlItem, without_item
 
 
@@ -65,17 +73,13 @@ Undo = Callable[[str, str, str, Collection[Keys]], str]
 """(text now, text before, text after our change, our tables) → text without our change. Raises ValueError."""
 
 
-def _settings(how: Format) -> Undo:
-    return lambda text, old, new, units: without_entries(how, text, old, new, units)
-
-
 def _file(text: str, old: str, new: str, units: Collection[Keys]) -> str:
     raise ValueError("the file was changed since; delete it by hand if you don't need it")
 
 
 KINDS: Mapping[str, Undo] = {
-    Json.name: _settings(Json()),
-    Toml.name: _settings(Toml()),
+    Json.name: partial(without_entries, Json()),
+    Toml.name: partial(without_entries, Toml()),
     YamlItem.kind: lambda text, old, new, units: without_item(text, old, new),
     OwnFile.kind: _file,
     Scratch.kind: lambda text, old, new, units: "",

@@ -1,4 +1,4 @@
-"""Add our entries to the settings of an agent, and remove them again. Pure.
+"""Add our entries to the settings of an agent, and remove them again; the rest stays as it was written. Pure.
 
 Removing is a three-way merge of the settings before our change, after it, and now. An entry gets its old value back
 only if it is unchanged since. A *unit* is a table that belongs to us, such as a provider. It is removed as a whole,
@@ -10,18 +10,75 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import tomlkit
+
+from burnish.parts.connect import json_text
 from burnish.parts.connect.base import Keys as Path
-from burnish.parts.connect.formats import Format
 from burnish.parts.connect.json_text import END
 
 Entries = Sequence[tuple[Path, Any]]
 """Paths and values to set. A path that ends in END adds an element to a list."""
-
-
 NOTHING = object()
 """Marks a missing value."""
+
+
+class Format(Protocol):
+    name: ClassVar[str]
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """Parse a file; an empty one has no settings. Raises ValueError."""
+        ...
+
+    def put(self, text: str, path: Path, content: Any) -> str:
+        """Set a key, and make missing tables. Raises ValueError if something else is there."""
+        ...
+
+    def remove(self, text: str, path: Path) -> str:
+        """Remove a key, if it is there."""
+        ...
+
+
+class Json:
+    """JSON without comments. A path may end with an index, or END."""
+
+    name: ClassVar[str] = "JSON"
+    parse = staticmethod(json_text.parse)
+    put = staticmethod(json_text.put)
+    remove = staticmethod(json_text.remove)
+
+
+class Toml:
+    """TOML, comments and all."""
+
+    name: ClassVar[str] = "TOML"
+
+    def parse(self, text: str) -> dict[str, Any]:
+        return tomlkit.parse(text).unwrap()
+
+    def put(self, text: str, path: Path, content: Any) -> str:
+        document = tomlkit.parse(text)
+        table: Any = document
+        *tables, key = path
+        for depth, name in enumerate(tables):
+            if name not in table:
+                table[name] = tomlkit.table(is_super_table=depth + 1 < len(tables))
+            table = table[name]
+            if not isinstance(table, dict):
+                raise ValueError(f"{'.'.join(map(str, path[: depth + 1]))} isn't a table")
+        table[key] = content
+        return tomlkit.dumps(document)
+
+    def remove(self, text: str, path: Path) -> str:
+        document = tomlkit.parse(text)
+        table: Any = document
+        *tables, key = path
+        for name in tables:
+            table = table.get(name) if isinstance(table, dict) else None
+        if isinstance(table, dict) and key in table:
+            del table[key]
+        return tomlkit.dumps(document)
 
 
 class Difference(NamedTuple):

@@ -18,7 +18,6 @@ import httpx
 
 from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import OwnFile
-from burnish.proxy.client_headers import ANY_KEY
 from burnish.proxy.http.errors import ConfigError
 
 SOURCES = Path(__file__).parent / "open_webui_functions"
@@ -50,7 +49,7 @@ def steps(place: Place) -> str:
     home = Home()
     if KEY in home.env:
         return ""
-    key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or ANY_KEY
+    key = f"your {OPENAI_KEY}" if place.own_credentials else place.token
     return (
         "In Open WebUI, Admin Panel:\n"
         "1. Settings → Connections → OpenAI API → +, with\n"
@@ -107,7 +106,7 @@ class OpenWebUIServer:
         ]
         if place:
             own_settings = {"enable": True, "headers": HEADERS | place.headers}
-            connections.append((api, place.key or ANY_KEY, own_settings))
+            connections.append((api, place.token, own_settings))
         body = {
             "ENABLE_OPENAI_API": bool(place) or config["ENABLE_OPENAI_API"],
             "OPENAI_API_BASE_URLS": [url for url, _, _ in connections],

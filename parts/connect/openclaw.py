@@ -12,9 +12,8 @@ from typing import Any
 from burnish.parts import user_files
 from burnish.parts.connect.base import OPENAI_KEY, FileChange, Home, Place
 from burnish.parts.connect.changes import OwnFile, Scratch, SettingsChange
-from burnish.parts.connect.formats import Json
 from burnish.parts.connect.json_text import END
-from burnish.proxy.client_headers import ANY_KEY
+from burnish.parts.connect.merging import Json
 
 PLUGIN = Path(__file__).parent / "openclaw_plugin"
 SENT_FILE = "sent.json"
@@ -25,7 +24,7 @@ def changes(place: Place, home: Home) -> Sequence[FileChange]:
     settings = _file(home)
     folder = settings.parent / "burnish"
     provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
-    provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.key or ANY_KEY
+    provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.token
     if place.headers:
         provider["headers"] = place.headers
     provider["models"] = [{"id": place.model, "name": "burnish"}]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from burnish.parts.connect.base import Keys
-from burnish.parts.connect.formats import Toml
-from burnish.parts.connect.merging import NOTHING, at, with_entries
+from burnish.parts.connect.merging import NOTHING, Toml, at, with_entries
 
 
 class Setting(NamedTuple):
