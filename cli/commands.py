@@ -43,7 +43,7 @@ COMMANDS = {
         "cli.models:show", "List good small models for the embedded engine: size, licence, memory, context."
     ),
     "init": _Entry(
-        "parts.desktop.init.dialog.command:init",
+        "parts.desktop.init.command:init",
         "Set burnish up: engine, agents, training, service. --undo takes it back.",
     ),
     "connect": _Entry("parts.connect.command:connect", "Point an agent at burnish, and add /rl to it."),
@@ -115,7 +115,8 @@ COMMANDS = {
         "parts.desktop.service.command:app", "Run burnish as a service: at login, and again after a crash."
     ),
     "demo": _Entry(
-        "parts.desktop.demo:demo", "Watch burnish learn from a simulated user who likes short answers."
+        "parts.desktop.demo.command:demo",
+        "Watch burnish learn from a simulated user who likes short answers.",
     ),
 }
 

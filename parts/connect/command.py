@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +59,7 @@ def connect(
     remote = target.remote(Home())
     if remote:
         _say_lines(connection.connect_remote(remote, place, _remote_record(config, target)))
-    _say(connection.connect(changes, _record(config, target), private=place.key is not None))
+    show_files(connection.connect(changes, _record(config, target), private=place.key is not None))
     if remote or (changes and not target.imports):
         console.print(
             f"{target.title} now uses {place.url}. To undo: [cyan]burnish disconnect {target.name}[/]",
@@ -95,7 +95,7 @@ def disconnect(
     if not outcomes and not lines:
         console.print(f"{target.title} isn't connected: there is nothing to undo")
     _say_lines(lines)
-    _say(outcomes)
+    show_files(outcomes)
 
 
 def _known(name: str) -> Agent:
@@ -190,9 +190,9 @@ def _print(changes: Sequence[FileChange], by_hand: str) -> None:
         typer.echo(by_hand)
 
 
-def _say(outcomes: Sequence[connection.FileOutcome]) -> None:
+def show_files(outcomes: Sequence[connection.FileOutcome], name: Callable[[Path], str] = str) -> None:
     for outcome in outcomes:
-        console.print(f"  {outcome.what:<10} {escape(str(outcome.path))}", soft_wrap=True)
+        console.print(f"  {outcome.what:<10} {escape(name(outcome.path))}", soft_wrap=True)
         if outcome.why:
             console.print(f"             [yellow]{escape(outcome.why)}[/]", soft_wrap=True)
 

@@ -1,19 +1,135 @@
-"""What ``burnish init`` would change. Planning checks everything that can be checked, and writes nothing."""
+"""What ``burnish init`` would change, and its record. Planning checks all that can be checked, and writes nothing."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
 
 from burnish.adapters.hosts.fetch import cache_path
 from burnish.parts import user_files
 from burnish.parts.connect import AGENTS, FileChange, Home, Place, connection
-from burnish.parts.desktop.init.answers import SetupAnswers
-from burnish.parts.desktop.init.record import OWN, SetupRecord, file_of
-from burnish.parts.desktop.init.settings_file import Setting, SettingsFile
+from burnish.parts.connect.base import Keys
+from burnish.parts.connect.merging import NOTHING, Toml, at, with_entries
 from burnish.proxy.http.errors import ConfigError
+from burnish.system import durable
+
+FILE = "init.json"
+OWN = "burnish"
+"""The name under which the change of burnish's own configuration is recorded, beside those of the agents."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRecord:
+    agents: tuple[str, ...] = ()
+    """Agents that were connected."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Agents that the user had connected before, to another place, with the text of their records."""
+    service: bool = False
+    """Whether a service was installed."""
+    folders: tuple[str, ...] = ()
+    """Directories created for the data directory, innermost first."""
+    cache: tuple[str, ...] = ()
+    """The directory for downloads and those above it, innermost first, if they weren't there."""
+
+    @classmethod
+    def read(cls, data_dir: Path) -> Self | None:
+        """Return the record; None if there is none. Raises ConfigError."""
+        try:
+            content = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
+            content |= {name: tuple(content[name]) for name in ("agents", "folders", "cache")}
+            return cls(**content)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(f"can't read {data_dir / FILE}, the record of burnish init: {error}") from error
+
+    def write(self, data_dir: Path) -> None:
+        """Raises OSError."""
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.replace(data_dir / FILE, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def file_of(data_dir: Path) -> Path:
+    return data_dir / FILE
+
+
+@dataclass(frozen=True, slots=True)
+class SetupAnswers:
+    agents: tuple[str, ...]
+    """Names of the agents that use burnish."""
+    upstream: str | None
+    """URL of the engine; None: the embedded engine."""
+    model: str | None
+    """A GGUF file for the embedded engine, else the model that ``default`` stands for; None: burnish chooses."""
+    preset: str
+    schedule: str
+    port: int
+    service: bool
+    """Whether burnish starts at login."""
+
+    def entries(self) -> list[tuple[Keys, Any]]:
+        """Return the keys of the configuration file with their values; None: the key must be absent."""
+        return [
+            (("upstream",), self.upstream),
+            (("model",), self.model),
+            (("port",), self.port),
+            (("train", "preset"), self.preset),
+            (("train", "schedule"), self.schedule),
+        ]
+
+    def flags(self) -> dict[str, Any]:
+        """Return the settings in the form that ``load_config`` takes."""
+        train = {"preset": self.preset, "schedule": self.schedule}
+        return {"upstream": self.upstream, "model": self.model, "port": self.port, "train": train}
+
+
+class Setting(NamedTuple):
+    """A setting that gets another value."""
+
+    name: str
+    old: Any
+    """None: it wasn't set."""
+    new: Any
+    """None: it is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    path: Path
+    entries: Sequence[tuple[Keys, Any]]
+    """None as a value: the key must be absent."""
+    onto: str | None = None
+    """The present text, if the user has edited the file since an earlier ``init``; that text is changed further."""
+    kind: ClassVar[str] = Toml.name
+    units: ClassVar[Collection[Keys]] = ()
+
+    def made(self, text: str | None) -> str:
+        how, start = Toml(), self.onto if self.onto is not None else text or ""
+        there = how.parse(start)
+        # A value that is there already keeps its spelling and its comment.
+        new = with_entries(
+            how,
+            start,
+            [(path, content) for path, content in self.entries if content not in (None, at(there, path))],
+        )
+        for path, content in self.entries:
+            if content is None:
+                new = how.remove(new, path)
+        return new
+
+    def differences(self, text: str | None) -> list[Setting]:
+        """Return the settings that get another value. Raises ValueError."""
+        there = Toml().parse(text or "")
+        pairs = [(path, at(there, path), content) for path, content in self.entries]
+        return [
+            Setting(".".join(map(str, path)), None if old is NOTHING else old, new)
+            for path, old, new in pairs
+            if (None if old is NOTHING else old) != new
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from burnish.parts.desktop.service.base import Installation, Removal, Service
-from burnish.parts.desktop.service.state import ServiceState
+from burnish.parts.desktop.service.base import Installation, Removal, Service, ServiceState
 
 __all__ = ["Installation", "Removal", "Service", "ServiceState", "this_machines"]
 

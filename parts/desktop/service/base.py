@@ -1,24 +1,49 @@
-"""A service manager, for the commands: what is the same for all of them."""
+"""A service manager, for the commands: what is the same for all of them, and waiting until burnish answers."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from burnish.app.upgrade import check_program
 from burnish.config.config import Config
-from burnish.parts.desktop.service import options, starting, unit_files
-from burnish.parts.desktop.service.state import ServiceState
+from burnish.parts.desktop.service import options, unit_files
 from burnish.parts.desktop.service.unit_files import UnitFile
 from burnish.parts.user_files import Snapshot
-from burnish.proxy import listening
-from burnish.proxy.http.errors import BurnishError, ServiceError
+from burnish.proxy import data_dir, listening, server_file
+from burnish.proxy.http.errors import BurnishError, ConfigError, ServiceError
+
+# The first start may fetch the small model (98 MB).
+START_LIMIT_S = 180.0
+ANSWER_LIMIT_S = 2.0
+LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    installed: bool
+    at_login: bool = False
+    """Whether it starts at login."""
+    running: bool = False
+    pid: int | None = None
+    since: str = ""
+    """When it started, in the words of the service manager."""
+    url: str = ""
+    """Where it listens, also while it starts again; "" if nowhere."""
+    version: str | None = None
+    """Version of the burnish that answers; "" if it needs a key to say it, None if none answers or wasn't asked."""
+    trouble: str = ""
+    """Why it isn't running; "" if it runs, or was stopped."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +87,13 @@ class Service(ABC):
         if state.running and state.at_login and all(unit.is_there() for unit in units):
             return Installation(url, self.files(), has_changes=False)
         check_program()
-        starting.check_can_start(config, state)
+        check_can_start(config, state)
         with self._all_or_nothing(units):
             aside = unit_files.put_aside(units)
             for unit in units:
                 unit.write()
             self._start(anew=state.url != url)
-            up = starting.wait_until_up(config, url, self.state)
+            up = wait_until_up(config, url, self.state)
         notes = [f"{path} is where your file is now; uninstalling puts it back" for path in aside]
         if not up:
             notes.append("burnish is still starting: `burnish service logs --follow`")
@@ -81,7 +106,7 @@ class Service(ABC):
         """
         config = options.settings(*self.settings())
         self._start(anew=False)
-        starting.wait_until_up(config, listening.url(*listening.address(config)), self.state)
+        wait_until_up(config, listening.url(*listening.address(config)), self.state)
 
     def uninstall(self) -> Removal:
         """Stop burnish and remove all that ``install`` wrote; a file put aside comes back. Raises ServiceError."""
@@ -191,3 +216,63 @@ def ask_manager(
         complaint = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
         raise ServiceError(f"{command}: {complaint[0]}")
     return process.stdout
+
+
+def check_can_start(config: Config, state: ServiceState) -> None:
+    """Raises ServiceError if somebody else has the port or the data directory; ConfigError if it can't be written.
+
+    The service that runs already may have both.
+    """
+    data_dir.prepare(config.data_dir)
+    if not state.running:
+        try:
+            with data_dir.locked(config.data_dir):
+                pass
+        except ConfigError as error:
+            raise ServiceError(
+                f"another burnish already uses {config.data_dir}: stop it first (Ctrl-C in its terminal), "
+                "or name another folder with --data-dir"
+            ) from error
+    if state.url != listening.url(*listening.address(config)):
+        try:
+            with listening.bound(config):
+                pass
+        except ConfigError as error:
+            raise ServiceError(
+                f"another program listens on {config.host}:{config.port}: stop it, or pick another port with --port"
+            ) from error
+
+
+def wait_until_up(config: Config, url: str, state: Callable[[], ServiceState]) -> bool:
+    """Return True once burnish answers, False if it still starts after minutes. Raises ServiceError if it ends."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        service_state = state()
+        if not service_state.running and service_state.trouble:
+            raise ServiceError(service_state.trouble)
+        if service_state.running and _serving(config) == service_state.pid and running_version(url):
+            return True
+        time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def running_version(url: str) -> str | None:
+    """Return the version of the burnish at a URL; "" if it needs a key to say it, None if none answers in time."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_LIMIT_S)
+    try:
+        connection.request("GET", "/healthz", headers={"connection": "close"})
+        return str(json.loads(connection.getresponse().read()).get("version", ""))
+    except (OSError, HTTPException, ValueError, AttributeError):
+        return None
+    finally:
+        connection.close()
+
+
+def _serving(config: Config) -> int | None:
+    """Return the process ID of the burnish that has begun to serve the data directory."""
+    try:
+        server = server_file.running(config)
+    except ConfigError:
+        return None
+    return server.pid if server else None

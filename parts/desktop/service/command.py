@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from burnish.parts.desktop.service import ServiceState, this_machines
-from burnish.parts.desktop.service.starting import running_version
+from burnish.parts.desktop.service.base import running_version
 from burnish.proxy.http.errors import ConfigError
 from burnish.terminal.client import read_settings
 from burnish.terminal.errors import CommandFailed, NotRunning, WrongUsage

@@ -16,8 +16,7 @@ from typing import Any
 
 from burnish.config.config import Config
 from burnish.parts.desktop.service import options
-from burnish.parts.desktop.service.base import Service, ask_manager
-from burnish.parts.desktop.service.state import ServiceState
+from burnish.parts.desktop.service.base import Service, ServiceState, ask_manager
 from burnish.parts.desktop.service.unit_files import UnitFile
 from burnish.proxy import listening
 from burnish.proxy.http.errors import ServiceError, ServiceUnavailable

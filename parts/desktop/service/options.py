@@ -26,7 +26,6 @@ STOP_S = 75
 END_S = 15
 """How long burnish needs to end after that."""
 NO_TRAIN = "--no-train"
-# Importing everything takes a second or two, and the disk may be asleep.
 
 
 def command(flags: Mapping[str, Any], file: Path | None) -> list[str]:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from burnish.parts.connect import AGENTS, Home, Place, connection
 from burnish.parts.connect.connection import connect, disconnect
-from burnish.parts.desktop.init import SetupAnswers, SetupPlan, SetupRecord, carry_out, make_plan, purge, undo
+from burnish.parts.desktop.init.carrying_out import carry_out, purge, undo
+from burnish.parts.desktop.init.plan import SetupAnswers, SetupPlan, SetupRecord, make_plan
 from burnish.proxy.http.errors import ConfigError
 
 ANSWERS = SetupAnswers(
@@ -254,7 +255,7 @@ def test_a_step_that_fails_takes_the_earlier_ones_back(home: Path, error: BaseEx
 KILLED = """
 import os, sys
 from pathlib import Path
-from burnish.parts.desktop.init import carry_out
+from burnish.parts.desktop.init.carrying_out import carry_out
 from tests.parts.desktop.init.test_setup import planned
 
 class Killed:

@@ -9,9 +9,9 @@ from typing import Any
 from rich.markup import escape
 
 from burnish.parts.connect import AGENTS, Home, Place
-from burnish.parts.connect.connection import FileOutcome
-from burnish.parts.desktop.init import Background, SetupPlan
 from burnish.parts.desktop.init.background import ServiceStart
+from burnish.parts.desktop.init.carrying_out import Background
+from burnish.parts.desktop.init.plan import SetupPlan
 from burnish.proxy.plain import plain
 from burnish.terminal.terminal import console
 
@@ -83,10 +83,6 @@ def show_unconnected(names: Sequence[str]) -> None:
         )
 
 
-def show_advice() -> None:
-    console.print(f"\n{ADVICE}\n\nTo take all of this back: [cyan]burnish init --undo[/]")
-
-
 def show_how_it_runs(plan: SetupPlan, step: Background | None, missing: str, *, running: bool) -> None:
     if isinstance(step, ServiceStart) and step.installed:
         for note in step.installed.notes:
@@ -102,10 +98,3 @@ def show_how_it_runs(plan: SetupPlan, step: Background | None, missing: str, *, 
         console.print(
             "[yellow]burnish is running with the old settings: stop it, and start it with burnish up[/]"
         )
-
-
-def show_done(outcomes: Sequence[FileOutcome], home: Home) -> None:
-    for outcome in outcomes:
-        console.print(f"  {outcome.what:<10} {escape(short_path(outcome.path, home))}", soft_wrap=True)
-        if outcome.why:
-            console.print(f"             [yellow]{escape(outcome.why)}[/]", soft_wrap=True)

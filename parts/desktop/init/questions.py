@@ -17,8 +17,8 @@ from burnish.cli.engines import EngineOffer, engines_here, offers
 from burnish.config.config import Config
 from burnish.config.tables import LITELLM, TrainConfig
 from burnish.parts.connect import AGENTS, Home, is_own
-from burnish.parts.desktop.init import SetupAnswers, SetupRecord
-from burnish.parts.desktop.init.dialog import checks
+from burnish.parts.desktop.init import checks
+from burnish.parts.desktop.init.plan import SetupAnswers, SetupRecord
 from burnish.proxy.plain import plain
 from burnish.terminal.client import read_settings
 from burnish.terminal.errors import CommandFailed, WrongUsage
@@ -46,46 +46,41 @@ class Flags:
     service: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Questions:
-    def __init__(
-        self,
-        flags: Flags,
-        config: Config,
-        earlier: SetupRecord | None,
-        home: Home,
-        *,
-        own_url: str,
-        asks: bool,
-    ) -> None:
-        """``config``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers.
-
-        ``own_url``: where burnish runs already; "" if it doesn't.
-        """
-        self._flags = flags
-        self._config = config
-        self._earlier = earlier
-        self._home = home
-        self._own_url = own_url
-        self._asks = asks
+    flags: Flags
+    config: Config
+    """The present settings, which are the defaults."""
+    earlier: SetupRecord | None
+    home: Home
+    own_url: str
+    """Where burnish runs already; "" if it doesn't."""
+    asks: bool
+    """Ask the user what no flag answers."""
 
     def answers(self, *, service_possible: bool) -> SetupAnswers:
         """Raises WrongUsage for a wrong flag, typer.Abort if the user leaves."""
         upstream, model = self._engine()
+        flags, train = self.flags, self.config.train
+        fast = f"\n[bold]How fast shall it learn?[/] {', '.join(PRESETS)}"
+        when = (
+            "\n[bold]When may it train?[/] auto (in quiet moments), manual, or a window such as 01:00-06:30"
+        )
         return SetupAnswers(
             agents=self._agents(upstream),
             upstream=upstream,
             model=model,
-            preset=self._preset(),
-            schedule=self._schedule(),
+            preset=self._choice(flags.preset, train.preset, fast, "Preset", _read_preset),
+            schedule=self._choice(flags.schedule, train.schedule, when, "When", _read_schedule),
             port=self._port(),
             service=service_possible and self._service(),
         )
 
     def _engine(self) -> tuple[str | None, str | None]:
-        flags = self._flags
+        flags = self.flags
         if flags.upstream is not None:
             upstream = None if flags.upstream == EMBEDDED else _read_url(flags.upstream)
-            model = flags.model or (self._config.model if upstream == self._config.upstream else None)
+            model = flags.model or (self.config.model if upstream == self.config.upstream else None)
         elif flags.model and (flags.model == SMALL or is_for_embedded(flags.model)):
             upstream, model = None, flags.model
         else:
@@ -96,7 +91,7 @@ class Questions:
         return upstream, self._model_of(upstream, model)
 
     def _chosen_engine(self) -> EngineOffer:
-        config, options = self._config, []
+        config, options = self.config, []
         if config.upstream:
             options.append(EngineOffer(config.upstream, config.model, f"{config.upstream}, as now"))
         engines = asyncio.run(engines_here())
@@ -108,9 +103,9 @@ class Questions:
                 0, EngineOffer(None, config.model, f"the embedded engine with {config.model}, as now")
             )
         # Who chose the embedded engine before keeps it, whatever else runs by now.
-        stays = self._earlier is not None and not (config.upstream or config.model)
+        stays = self.earlier is not None and not (config.upstream or config.model)
         options.insert(0 if stays else len(options), embedded)
-        if not self._asks:
+        if not self.asks:
             return options[0]
         console.print("\n[bold]Which engine serves the model?[/]")
         for number, offer in enumerate(options, 1):
@@ -127,20 +122,20 @@ class Questions:
             return _read_model(model, models)
         if len(models) <= 1:
             return None
-        if not self._asks:
+        if not self.asks:
             return models[0]
         console.print(f"\n[bold]Which of its models shall learn?[/] {escape(_listed(models))}")
         return _ask("Model", plain(models[0]), lambda text: _read_model(text, models))
 
     def _agents(self, upstream: str | None) -> tuple[str, ...]:
-        names = checks.agents_here(self._home)
-        if self._flags.agents is not None:
-            return _read_agents(self._flags.agents, names)
+        names = checks.agents_here(self.home)
+        if self.flags.agents is not None:
+            return _read_agents(self.flags.agents, names)
         # Coding agents send more than the embedded engine reads unless `context` is set.
         default = names if upstream else []
-        if self._earlier:
-            default = [*self._earlier.agents, *self._earlier.replaced]
-        if not self._asks:
+        if self.earlier:
+            default = [*self.earlier.agents, *self.earlier.replaced]
+        if not self.asks:
             return tuple(default)
         console.print("\n[bold]Which agents shall use burnish?[/]")
         console.print(f"  [dim]found here:[/] {', '.join(names) or 'none'}")
@@ -153,41 +148,33 @@ class Questions:
             )
         return _ask("Names, or none", ", ".join(default) or "none", lambda text: _read_agents(text, names))
 
-    def _preset(self) -> str:
-        if self._flags.preset is not None:
-            return _read_preset(self._flags.preset)
-        if not self._asks:
-            return self._config.train.preset
-        console.print(f"\n[bold]How fast shall it learn?[/] {', '.join(PRESETS)}")
-        return _ask("Preset", self._config.train.preset, _read_preset)
-
-    def _schedule(self) -> str:
-        if self._flags.schedule is not None:
-            return _read_schedule(self._flags.schedule)
-        if not self._asks:
-            return self._config.train.schedule
-        console.print(
-            "\n[bold]When may it train?[/] auto (in quiet moments), manual, or a window such as 01:00-06:30"
-        )
-        return _ask("When", self._config.train.schedule, _read_schedule)
+    def _choice(
+        self, flag: str | None, present: str, question: str, name: str, read: Callable[[str], str]
+    ) -> str:
+        if flag is not None:
+            return read(flag)
+        if not self.asks:
+            return present
+        console.print(question)
+        return _ask(name, present, read)
 
     def _port(self) -> int:
-        host, port = self._config.host, self._flags.port or self._config.port
+        host, port = self.config.host, self.flags.port or self.config.port
         fault = checks.port_fault(host, port)
-        if fault is None or self._own_url.endswith(f":{port}"):
+        if fault is None or self.own_url.endswith(f":{port}"):
             return port
         free_port = checks.free_port(host, port)
-        if not self._asks or free_port is None:
+        if not self.asks or free_port is None:
             free = f"; {free_port} is free" if free_port else ""
             raise CommandFailed(f"{fault}: choose another with --port{free}; nothing was changed")
         console.print(f"\n[yellow]{escape(fault)}[/]")
         return int(_ask("Another port", str(free_port), lambda text: _read_port(text, host)))
 
     def _service(self) -> bool:
-        if self._flags.service is not None:
-            return self._flags.service
-        default = self._earlier.service if self._earlier else True
-        if not self._asks:
+        if self.flags.service is not None:
+            return self.flags.service
+        default = self.earlier.service if self.earlier else True
+        if not self.asks:
             return default
         console.print("\n[bold]Shall burnish run in the background, from now on and after each login?[/]")
         return typer.confirm("Install it as a service", default=default)

@@ -13,17 +13,17 @@ from rich.markup import escape
 
 from burnish.config.config import Config, default_config_file
 from burnish.config.settings import ENV_PREFIX
-from burnish.parts.connect import Home, Place
-from burnish.parts.connect.command import place_at
-from burnish.parts.desktop.init import SetupAnswers, SetupRecord, carry_out, make_plan, purge, undo
-from burnish.parts.desktop.init.background import ServiceEnd, ServiceStart
-from burnish.parts.desktop.init.dialog import checks
-from burnish.parts.desktop.init.dialog.background import ServiceHere
-from burnish.parts.desktop.init.dialog.questions import Flags, Questions
-from burnish.parts.desktop.init.dialog.screen import (
+from burnish.parts.connect import Home
+from burnish.parts.connect.base import EMBEDDED
+from burnish.parts.connect.command import place_at, show_files
+from burnish.parts.desktop.init import checks
+from burnish.parts.desktop.init.background import ServiceEnd, ServiceHere, ServiceStart
+from burnish.parts.desktop.init.carrying_out import carry_out, purge, undo
+from burnish.parts.desktop.init.plan import SetupAnswers, SetupRecord, make_plan
+from burnish.parts.desktop.init.questions import Flags, Questions
+from burnish.parts.desktop.init.screen import (
+    ADVICE,
     short_path,
-    show_advice,
-    show_done,
     show_how_it_runs,
     show_plan,
     show_result,
@@ -35,6 +35,10 @@ from burnish.terminal.client import read_settings
 from burnish.terminal.errors import CommandFailed, Interrupted, WrongUsage
 from burnish.terminal.terminal import console
 
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Ask nothing; take the default for each missing answer.")
+]
+Purging = Annotated[bool, typer.Option("--purge", help="With --undo: also delete the data directory.")]
 ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
 
 
@@ -66,18 +70,14 @@ def init(
         bool | None,
         typer.Option("--service/--no-service", help="Run burnish in the background, also after each login."),
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing; take the default for each missing answer.")
-    ] = False,
+    yes: Yes = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     take_back: Annotated[
         bool, typer.Option("--undo", help="Take back all that init did. Your data stays.")
     ] = False,
-    purging: Annotated[
-        bool, typer.Option("--purge", help="With --undo: also delete the data directory.")
-    ] = False,
+    purging: Purging = False,
 ) -> None:
     """Writes the configuration, connects agents and starts burnish in the background.
 
@@ -115,7 +115,8 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
     answers = questions.answers(service_possible=service_here.service is not None)
     config = _settings_of(answers)
     missing = _checked(config)
-    place = _place(config)
+    url, has_key = f"http://127.0.0.1:{config.port}", config.upstream_api_key is not None
+    place = place_at(url, config.upstream or EMBEDDED, config, has_key=has_key)
     plan = make_plan(answers, place, file, settings.data_dir, home, users_service=service_here.users)
     step = service_here.step(plan, config)
     show_plan(plan, step, file, home)
@@ -134,7 +135,7 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
     show_how_it_runs(
         plan, step, service_here.missing, running=bool(running) and not isinstance(step, ServiceEnd)
     )
-    show_advice()
+    console.print(f"\n{ADVICE}\n\nTo take all of this back: [cyan]burnish init --undo[/]")
 
 
 def _checked(config: Config) -> str | None:
@@ -159,15 +160,6 @@ def _settings_of(answers: SetupAnswers) -> Config:
     )
 
 
-def _place(config: Config) -> Place:
-    return place_at(
-        f"http://127.0.0.1:{config.port}",
-        config.upstream or "embedded:",
-        config,
-        has_key=config.upstream_api_key is not None,
-    )
-
-
 def _undo(*, purging: bool, yes: bool) -> None:
     config, home = read_settings(), Home()
     data_dir = config.data_dir
@@ -182,7 +174,7 @@ def _undo(*, purging: bool, yes: bool) -> None:
             console.print(escape(note), soft_wrap=True)
         console.print("  removed    the service")
     outcomes = undo(data_dir)
-    show_done(outcomes, home)
+    show_files(outcomes, lambda path: short_path(path, home))
     leftovers = [outcome for outcome in outcomes if outcome.what == "left"]
     if not purging and data_dir.exists():
         place = short_path(data_dir, home)
