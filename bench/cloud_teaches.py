@@ -24,10 +24,9 @@ from burnish.gate.check import GateLimits
 from burnish.gate.intervals import mean_gain
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.outcome import HELD_OUT, Exam
-from burnish.parts.desktop.demo.progress import RunBar, shown
 from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
 from burnish.parts.desktop.demo.running import burnish
-from burnish.parts.desktop.demo.trial import examine, wait_for_verdict
+from burnish.parts.desktop.demo.trial import RunBar, examine, shown, wait_for_verdict
 from burnish.parts.desktop.demo.user import User, brief
 from burnish.terminal.client import Proxy
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from bench.cloud_teaches import ANSWERS, CLOUD_MODEL, cloud, rate, report, settings
 from burnish.config.config import load_config
 from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam
-from burnish.parts.desktop.demo.progress import shown
 from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
+from burnish.parts.desktop.demo.trial import shown
 from burnish.parts.desktop.demo.user import AnsweredQuestion, User
 from tests.support.inprocess import calling, logged
 from tests.support.program import NOBODY

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from burnish.gate.questions import FACTS
-from burnish.parts.desktop.demo import plot, report
+from burnish.parts.desktop.demo import report
 from burnish.parts.desktop.demo.halves import HALVES, TOO_LONG, Half, Name
 from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam, TrialOutcome, record, table
 from burnish.parts.desktop.demo.questions import BRIEFLY, QUESTIONS
@@ -71,7 +71,7 @@ def test_the_page_names_its_command_and_what_the_program_asks_for(tmp_path: Path
         assert "| short | 0% → 100% |" in section
         assert f"| facts known, of {len(FACTS)} | 40 → 38 |" in section
         assert "It doesn't mean right." in section
-    plot.draw([outcome(half) for half in HALVES.values()], tmp_path / "demo.png")
+    report.draw([outcome(half) for half in HALVES.values()], tmp_path / "demo.png")
     assert (tmp_path / "demo.png").stat().st_size > 10_000
 
 

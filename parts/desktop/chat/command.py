@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from burnish.config.config import Config
 from burnish.config.model_names import DEFAULT_MODEL
-from burnish.parts.desktop.chat import slash
-from burnish.parts.desktop.chat.answers import AnswerDisplay, LiveAnswer, PlainAnswer
-from burnish.parts.desktop.chat.keyboard import Keyboard, LineKeyboard
-from burnish.parts.desktop.chat.rating import (
+from burnish.parts.desktop.chat.answers import LiveAnswer, PlainAnswer
+from burnish.parts.desktop.chat.input import (
     COMMENT,
     SKIP,
     UNDO,
+    Keyboard,
+    LineKeyboard,
+    command_help,
+    command_name,
+    is_rl,
     off_the_scale,
+    rating_outcome,
     read_rating,
     resembles_rating,
-    said,
+    unknown_command,
 )
 from burnish.parts.desktop.chat.talk import Talk
 from burnish.proxy.records import counting_in_words
@@ -31,7 +34,6 @@ from burnish.terminal.client import Proxy, read_settings
 from burnish.terminal.errors import CommandFailed, NotRunning
 from burnish.terminal.terminal import Url, console, ctrl_c, unechoed
 
-Rate = Literal["line", "key", "off"]
 BURNISH = "burnish: "
 """How burnish's own answers begin."""
 
@@ -86,9 +88,7 @@ class _Chat:
         self._instructs = bool(state["instructions"]["on"])
         self._rates = config.chat.rate != "off"
         self._drawn = sys.stdin.isatty() and console.is_terminal and not console.is_dumb_terminal
-        self._keyboard: Keyboard = LineKeyboard(console)
-        if self._drawn:
-            self._keyboard = _editor(config)
+        self._keyboard: Keyboard = _editor(config) if self._drawn else LineKeyboard(console)
 
     def run(self) -> None:
         console.print("[dim]type a message; /help lists commands, Ctrl-D ends, Ctrl-C stops an answer[/]")
@@ -111,16 +111,17 @@ class _Chat:
             return typed and ""
         self._keyboard.remember(typed)
         try:
-            if slash.is_rl(typed):
-                self._say_own(self._talk.command(typed))
-            elif name := slash.command(typed):
+            if is_rl(typed):
+                answer = self._talk.command(typed).removeprefix(BURNISH)
+                console.print(f"[bold]burnish ›[/] {escape(answer)}")
+            elif name := command_name(typed):
                 return self._run(name)
             else:
                 return self._ask(typed.strip())
         except NotRunning:
             raise
         except CommandFailed as error:
-            _complain(error)
+            console.print(f"[red]{escape(str(error))}[/]")
         except KeyboardInterrupt:  # before any text
             console.print("[dim](stopped)[/]")
         return ""
@@ -134,16 +135,16 @@ class _Chat:
         elif name == "/undo":
             self._undo()
         elif name == "/help":
-            console.print(f"[dim]{escape(slash.explained())}[/]")
+            console.print(f"[dim]{escape(command_help())}[/]")
         else:
-            console.print(f"[yellow]{escape(slash.unknown(name))}[/]")
+            console.print(f"[yellow]{escape(unknown_command(name))}[/]")
         return ""
 
     def _ask(self, text: str) -> str | None:
         """Ask the model, show its answer, and ask for a rating."""
         stopped = False
         with ctrl_c() as pressed, unechoed(), self._talk.asking(text) as answer:
-            with self._showing() as display:
+            with (LiveAnswer if self._drawn else PlainAnswer).showing(console) as display:
                 try:
                     for piece in answer:
                         with pressed.held():
@@ -159,12 +160,6 @@ class _Chat:
         if not answer.text or not self._rates or answer.completion is None:
             return ""
         return self._rate(answer.completion)
-
-    def _showing(self) -> AbstractContextManager[AnswerDisplay]:
-        return LiveAnswer.showing(console) if self._drawn else PlainAnswer.showing(console)
-
-    def _say_own(self, text: str) -> None:
-        console.print(f"[bold]burnish ›[/] {escape(text.removeprefix(BURNISH))}")
 
     def _rate(self, completion: str) -> str | None:
         """Ask for a rating; return the message if one is typed instead, "" if not, None at the end."""
@@ -190,7 +185,8 @@ class _Chat:
                     console.print("[dim](sent as your next message; a rating with words is: b too long)[/]")
                 return typed
             if rating:
-                self._store(completion, rating)
+                record = self._talk.rate(completion, rating)
+                console.print(rating_outcome(record, trains=self._trains, instructs=self._instructs))
                 return ""
 
     def _comment(self) -> dict[str, Any]:
@@ -199,10 +195,6 @@ class _Chat:
         if not words:
             console.print("[dim]no comment was saved[/]")
         return {"comment": words} if words else {}
-
-    def _store(self, completion: str, rating: dict[str, Any]) -> None:
-        record = self._talk.rate(completion, rating)
-        console.print(said(record, trains=self._trains, instructs=self._instructs))
 
     def _undo(self) -> None:
         undone = self._talk.undo()
@@ -224,7 +216,3 @@ def _editor(config: Config) -> Keyboard:
         )
         history = Path(os.devnull)
     return Editor(history, one_key=config.chat.rate == "key")
-
-
-def _complain(error: CommandFailed) -> None:
-    console.print(f"[red]{escape(str(error))}[/]")

@@ -15,8 +15,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from burnish.parts.desktop.chat.keyboard import ASK, HINT, RATE, WHY
-from burnish.parts.desktop.chat.rating import KEYS
+from burnish.parts.desktop.chat.input import ASK, HINT, KEYS, RATE, WHY
 from burnish.system import durable
 
 KEY_HINT = "press g/b/1–5, c comment; Enter skips; or just go on"

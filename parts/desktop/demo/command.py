@@ -17,7 +17,7 @@ import httpx
 import typer
 
 from burnish.gate.questions import FACTS
-from burnish.parts.desktop.demo import plot, report
+from burnish.parts.desktop.demo import report
 from burnish.parts.desktop.demo.halves import HALVES, Half, Name
 from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, TrialOutcome, record
 from burnish.parts.desktop.demo.trial import NoLearner, run
@@ -74,7 +74,7 @@ def _announce(halves: Sequence[Half], seeds: int) -> None:
         f"Before and after: {HELD_OUT} other questions, {SAMPLES} answers each, and {len(FACTS)} facts.\n"
     )
     for half in halves:
-        console.print(f"[bold]{half.name}[/]: {half.feedback}; {half.program}")
+        console.print(f"[bold]{half.name}[/]: {half.title}")
     minutes = seeds * sum(half.minutes for half in halves)
     console.print(
         f"\nThis takes about {minutes} minutes with the small model on two idle cores. Ctrl-C stops it.\n"
@@ -86,7 +86,7 @@ def _report(outcomes: list[TrialOutcome], out: Path, as_json: bool) -> None:
     command = shlex.join(["burnish", *sys.argv[1:]])
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (out / "demo.md").write_text(report.markdown(outcomes, command), encoding="utf-8")
-    plot.draw(outcomes, out / "demo.png")
+    report.draw(outcomes, out / "demo.png")
     if printed_json(content, as_json):
         return
     report.show(outcomes)

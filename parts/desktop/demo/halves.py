@@ -53,6 +53,10 @@ class Half:
         """The system message of the program, in words."""
         return f'system message "{self.system}"' if self.system else "no system message"
 
+    @property
+    def title(self) -> str:
+        return f"{self.feedback}; {self.program}"
+
 
 HALVES: Mapping[Name, Half] = {
     half.name: half

@@ -56,26 +56,19 @@ class TrialOutcome:
     """The verdict of the gate."""
 
 
+RECORDED = (
+    *("seed", "model", "ratings", "good", "live"),
+    *("kl_per_token", "minutes", "train_seconds", "peak_rss_bytes", "reason"),
+)
+
+
 def record(outcome: TrialOutcome) -> dict[str, Any]:
     """Return the figures of an outcome as JSON, without its answers."""
-
-    def tested(exam: Exam) -> dict[str, Any]:
-        return asdict(exam.summary) | {"known": exam.facts}
-
+    exams = {"before": outcome.exam_before, "after": outcome.exam_after}
     return {
         "half": outcome.half.name,
-        "seed": outcome.seed,
-        "model": outcome.model,
-        "ratings": outcome.ratings,
-        "good": outcome.good,
-        "live": outcome.live,
-        "before": tested(outcome.exam_before),
-        "after": tested(outcome.exam_after),
-        "kl_per_token": outcome.kl_per_token,
-        "minutes": outcome.minutes,
-        "train_seconds": outcome.train_seconds,
-        "peak_rss_bytes": outcome.peak_rss_bytes,
-        "reason": outcome.reason,
+        **{name: getattr(outcome, name) for name in RECORDED},
+        **{when: asdict(exam.summary) | {"known": exam.facts} for when, exam in exams.items()},
     }
 
 
@@ -83,21 +76,21 @@ def _both(name: str) -> tuple[Figure, Figure]:
     return (lambda record: record["before"][name]), (lambda record: record["after"][name])
 
 
-ROWS: tuple[tuple[str, str, tuple[Figure, ...]], ...] = (
-    ("short", "{:.0%}", _both("satisfied")),
-    ("short and on topic", "{:.0%}", _both("joint")),
-    ("on topic", "{:.0%}", _both("on_topic")),
-    (f"facts known, of {len(FACTS)}", "{:.0f}", _both("known")),
-    ("mean characters", "{:.0f}", _both("mean_characters")),
-    ("near-empty", "{:.1%}", _both("near_empty")),
-    ("ratings", "{:.0f}", (lambda record: record["ratings"],)),
-    ("good ones", "{:.0f}", (lambda record: record["good"],)),
-    ("versions that went live", "{:.0%}", (lambda record: record["live"],)),
-    ("minutes from the first rating to the verdict", "{:.1f}", (lambda record: record["minutes"],)),
-    ("training (seconds)", "{:.0f}", (lambda record: record["train_seconds"],)),
-    ("trainer's peak memory (GB)", "{:.2f}", (lambda record: record["peak_rss_bytes"] / 1e9,)),
-    ("KL per token to the base (nats)", "{:.2f}", (lambda record: record["kl_per_token"],)),
-)
+ROWS: Mapping[str, tuple[str, tuple[Figure, ...]]] = {
+    "short": ("{:.0%}", _both("satisfied")),
+    "short and on topic": ("{:.0%}", _both("joint")),
+    "on topic": ("{:.0%}", _both("on_topic")),
+    f"facts known, of {len(FACTS)}": ("{:.0f}", _both("known")),
+    "mean characters": ("{:.0f}", _both("mean_characters")),
+    "near-empty": ("{:.1%}", _both("near_empty")),
+    "ratings": ("{:.0f}", (lambda record: record["ratings"],)),
+    "good ones": ("{:.0f}", (lambda record: record["good"],)),
+    "versions that went live": ("{:.0%}", (lambda record: record["live"],)),
+    "minutes from the first rating to the verdict": ("{:.1f}", (lambda record: record["minutes"],)),
+    "training (seconds)": ("{:.0f}", (lambda record: record["train_seconds"],)),
+    "trainer's peak memory (GB)": ("{:.2f}", (lambda record: record["peak_rss_bytes"] / 1e9,)),
+    "KL per token to the base (nats)": ("{:.2f}", (lambda record: record["kl_per_token"],)),
+}
 # In README, and at the top of the page.
 IN_SHORT = (
     "short",
@@ -112,14 +105,8 @@ IN_SHORT = (
 def cell(name: str, records: Iterable[Record]) -> str:
     """Return the mean of a row's figures: "before → after", or one figure."""
     column = list(records)
-    form, figures = next((form, figures) for row, form, figures in ROWS if row == name)
+    form, figures = ROWS[name]
     return " → ".join(form.format(mean(figure(record) for record in column)) for figure in figures)
-
-
-def by_half(records: Iterable[Record]) -> list[tuple[Half, list[Record]]]:
-    return [
-        (HALVES[Name(name)], list(of)) for name, of in groupby(records, key=lambda record: record["half"])
-    ]
 
 
 def table(records: Sequence[Record]) -> list[str]:
@@ -128,7 +115,8 @@ def table(records: Sequence[Record]) -> list[str]:
         "| what the user does | what the program sends | " + " | ".join(IN_SHORT) + " |",
         "|---|---" + "|---:" * len(IN_SHORT) + "|",
     ]
-    for half, of in by_half(records):
-        cells = [f"**{half.feedback}**", half.program, *(cell(name, of) for name in IN_SHORT)]
+    for name, group in groupby(records, key=lambda record: record["half"]):
+        half, of = HALVES[Name(name)], list(group)
+        cells = [f"**{half.feedback}**", half.program, *(cell(row, of) for row in IN_SHORT)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines

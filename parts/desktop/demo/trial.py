@@ -5,34 +5,68 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.cli.watch import FAILED, phase_of
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.halves import Half
 from burnish.parts.desktop.demo.outcome import HELD_OUT, SAMPLES, Exam, TrialOutcome
-from burnish.parts.desktop.demo.progress import RunBar, shown
 from burnish.parts.desktop.demo.questions import QUESTIONS
 from burnish.parts.desktop.demo.running import DidNotStart, burnish
 from burnish.parts.desktop.demo.user import User
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import CommandFailed
+from burnish.terminal.terminal import console
 
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
 # A run starts a few seconds after the last request.
 START_LIMIT_S = 120.0
 POLL_S = 0.5
-# You asked for the run, whatever else the machine does.
-TRAIN_AT_ONCE = {
-    "BURNISH_TRAIN__ON_BATTERY": "true",
-    "BURNISH_TRAIN__MAX_LOAD": "1",
-    "BURNISH_TRAIN__MEMORY_GB": "0",
-}
+LONGEST = 70
+"""Of a step's description, in characters: the bar needs room, too."""
+
+_Step = TypeVar("_Step")
+
+
+class RunBar:
+    """The bar of one run."""
+
+    def __init__(self, bars: Progress, bar: TaskID, name: str, *, quiet: bool) -> None:
+        self._bars, self._bar, self._name, self._quiet = bars, bar, name, quiet
+        self._doing = ""
+
+    def step(self, doing: str, total: int | None = None, completed: int = 0) -> None:
+        """Show what is done now; a new step restarts the clock."""
+        description = escape(f"{self._name}: {doing[:LONGEST]}")
+        if doing != self._doing:
+            self._bars.reset(self._bar)
+            self._doing = doing
+        self._bars.update(self._bar, description=description, total=total, completed=completed)
+
+    def counted(self, steps: Iterable[_Step]) -> Iterator[_Step]:
+        for step in steps:
+            yield step
+            self._bars.advance(self._bar)
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            console.print(f"{self._name}: {text}")
+
+
+@contextmanager
+def shown(name: str, *, quiet: bool) -> Iterator[RunBar]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, disable=hidden, transient=True) as bars:
+        yield RunBar(bars, bars.add_task(f"{name}: starting", total=None), name, quiet=quiet)
 
 
 class NoLearner(CommandFailed):
@@ -95,7 +129,7 @@ def _burnish(folder: Path, seed: int, upstream: str | None) -> Iterator[Proxy]:
 
     At the end the base model is live again, so that an engine of somebody else's is left as it was.
     """
-    settings = TRAIN_AT_ONCE | {"BURNISH_TRAIN__SEED": str(seed)}
+    settings = {"BURNISH_TRAIN__SEED": str(seed)}
     if upstream:
         settings["BURNISH_UPSTREAM"] = upstream
     try:
