@@ -17,7 +17,7 @@ from burnish.app.observe import Observer
 from burnish.app.upgrade import stop_after_upgrade
 from burnish.config.config import Config
 from burnish.learner.learning import Learning, NotLearning, cancelled, learning
-from burnish.parts.datasets.part import Datasets
+from burnish.parts.datasets.routes import Datasets
 from burnish.parts.duels.part import BlindDuels
 from burnish.parts.foreign import foreign_parts
 from burnish.parts.hooks import Hooks, Part

@@ -15,8 +15,7 @@ import typer
 from rich.markup import escape
 
 from burnish.parts.datasets.formats import atif, trl_rollouts, verifiers
-from burnish.parts.datasets.importing import Importing, ImportReport, read_files
-from burnish.parts.datasets.readers import FORMATS, OWN
+from burnish.parts.datasets.importing import FORMATS, OWN, ImportReport, read_files, send
 from burnish.parts.datasets.to_records import read_metric
 from burnish.parts.datasets.writing import TRL_TYPES, example_lines
 from burnish.terminal.client import Proxy
@@ -208,7 +207,7 @@ def import_(
     except ValueError as error:
         raise WrongUsage(f"--metric: {error}") from error
     records = read_files(files, name, metrics)
-    report = Importing(Proxy(url), dry_run=dry_run).send(records)
+    report = send(Proxy(url), records, dry_run=dry_run)
     if not printed_json(report.as_json(), as_json):
         _print(report, dry_run=dry_run)
 

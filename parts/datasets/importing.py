@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
+from burnish.parts.datasets.examples import read_dpo, read_kto, read_sft
+from burnish.parts.datasets.formats import langfuse, langsmith, open_webui
 from burnish.parts.datasets.parsed import FileRow, ParsedExport, Problem
-from burnish.parts.datasets.readers import FORMATS, OWN, REMOVED, format_of, rows_of
+from burnish.parts.datasets.records import READERS
 from burnish.parts.datasets.to_records import Line, Range, SeveralMetrics, record_lines
+from burnish.system.regular import check_regular
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
 
+OWN = "jsonl"
+IMPORT_BYTES = 1024**3
+"""A file is read whole."""
+FORMATS: Mapping[str, Callable[[list[FileRow], ParsedExport], None]] = {
+    "sft": read_sft,
+    "dpo": read_dpo,
+    "kto": read_kto,
+    "langfuse": langfuse.read,
+    "open-webui": open_webui.read,
+    "langsmith": langsmith.read,
+}
+NOT_JSON = "it isn't JSON ({})"
+NO_OBJECT = "it isn't a JSON object"
 RECORDS_A_BATCH = 25
 """One transaction each, of about 40 ms; ratings and the log wait for it, requests don't."""
 BYTES_A_BATCH = 4 * 1024 * 1024
@@ -61,7 +79,7 @@ class ImportReport:
 
 def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Range | None]) -> FileRecords:
     """Return the records in files. Raises WrongUsage."""
-    if name and name not in (OWN, *FORMATS, *REMOVED):
+    if name and name not in (OWN, *FORMATS):
         raise WrongUsage(
             f"there is no format {name!r} to import: expected one of {', '.join((OWN, *FORMATS))}"
         )
@@ -75,8 +93,6 @@ def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Ra
     if (name := name or format_of(rows)) is None:
         first = f" ({problems[0].place}: {problems[0].reason})" if problems else ""
         raise WrongUsage(UNKNOWN_FORMAT + first)
-    if name in REMOVED:
-        raise WrongUsage(REMOVED[name])
     if name == OWN:
         return FileRecords(name, _in_order(rows), problems, Counter())
     export = ParsedExport(name, problems=problems)
@@ -84,10 +100,7 @@ def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Ra
     try:
         lines = record_lines(export, metrics)
     except SeveralMetrics as error:
-        counts = ", ".join(f"{metric} ({count})" for metric, count in error.counts.items())
-        raise WrongUsage(
-            f"the files measure several things: {counts}. Say which is the rating: --metric NAME"
-        ) from error
+        raise WrongUsage(str(error)) from error
     return FileRecords(name, lines, export.problems, +export.left_out)
 
 
@@ -99,26 +112,22 @@ def _in_order(rows: Sequence[FileRow]) -> list[Line]:
     )
 
 
-class Importing:
-    """Sends records in batches. Each is stored whole or not at all, so an import that broke off can be repeated."""
+def send(proxy: Proxy, records: FileRecords, *, dry_run: bool) -> ImportReport:
+    """Send records in batches. Each is stored whole or not at all, so an import that broke off can be repeated.
 
-    def __init__(self, proxy: Proxy, *, dry_run: bool) -> None:
-        self._proxy = proxy
-        self._dry_run = dry_run
-
-    def send(self, records: FileRecords) -> ImportReport:
-        """Raises NotRunning, CommandFailed."""
-        sized = [(line, len(json.dumps(line.content))) for line in records.lines]
-        large = [Problem(line.place, TOO_LARGE) for line, size in sized if size > BYTES_A_RECORD]
-        report = ImportReport(records.format, [*records.problems, *large], records.left_out)
-        fitting = [(line, size) for line, size in sized if size <= BYTES_A_RECORD]
-        for batch, answers in _batches(fitting, trial=self._dry_run):
-            contents = [line.content for line in (*answers, *batch)]
-            answer = self._proxy.post("/burnish/records", {"records": contents, "dry_run": self._dry_run})
-            for line, outcome in zip(batch, answer["data"][len(answers) :], strict=True):
-                _count(report, line, outcome)
-        report.problems.sort(key=lambda problem: problem.order)
-        return report
+    Raises NotRunning, CommandFailed.
+    """
+    sized = [(line, len(json.dumps(line.content))) for line in records.lines]
+    large = [Problem(line.place, TOO_LARGE) for line, size in sized if size > BYTES_A_RECORD]
+    report = ImportReport(records.format, [*records.problems, *large], records.left_out)
+    fitting = [(line, size) for line, size in sized if size <= BYTES_A_RECORD]
+    for batch, answers in _batches(fitting, trial=dry_run):
+        contents = [line.content for line in (*answers, *batch)]
+        answer = proxy.post("/burnish/records", {"records": contents, "dry_run": dry_run})
+        for line, outcome in zip(batch, answer["data"][len(answers) :], strict=True):
+            _count(report, line, outcome)
+    report.problems.sort(key=lambda problem: problem.order)
+    return report
 
 
 def _count(report: ImportReport, line: Line, outcome: Mapping[str, Any]) -> None:
@@ -163,3 +172,79 @@ def _named(batch: Sequence[Line], answers: Mapping[Any, Line]) -> list[Line]:
     }
     inside = {line.content.get("id") for line in batch}
     return [answers[name] for name in sorted(names - inside) if name in answers]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(files: Sequence[Path]) -> tuple[list[FileRow], list[Problem]]:
+    """Return the objects in files, and the lines that hold none. Raises OSError."""
+    rows: list[FileRow] = []
+    problems: list[Problem] = []
+    for file in files:
+        prefix = f"{file.name}, " if len(files) > 1 else ""
+        check_regular(file, IMPORT_BYTES)
+        content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        for place, row in _values(content):
+            if isinstance(row, dict):
+                rows.append(FileRow(prefix + place, row))
+            else:
+                problems.append(Problem(prefix + place, row if isinstance(row, str) else NO_OBJECT))
+    return rows, problems
+
+
+def _values(content: bytes) -> list[tuple[str, Any]]:
+    """Return what a file holds, with its places: the items of one JSON text, else the lines. A text is a fault."""
+    lines = content.splitlines() if content.lstrip()[:1] != b"[" else []
+    rows = [(f"line {number}", _value(line)) for number, line in enumerate(lines, 1) if line.strip()]
+    if len(rows) == 1 or not any(isinstance(row, dict) for _, row in rows):
+        whole = _value(content)
+        if isinstance(whole, dict) and isinstance(whole.get("data"), list):
+            whole = whole["data"]  # a page of an API
+        if isinstance(whole, list):
+            return [(f"item {number}", row if row != [] else None) for number, row in enumerate(whole, 1)]
+        if isinstance(whole, dict) or not rows:
+            return [("the file", whole)] if content.strip() else []
+    return rows
+
+
+def _value(text: bytes) -> Any:
+    """Return the value of a JSON text, a text why there is none, or None for a bare value."""
+    try:
+        content = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return NOT_JSON.format(error)
+    return content if isinstance(content, dict | list) else None
+
+
+def format_of(rows: Sequence[FileRow]) -> str | None:
+    """Return the format that most objects have; None: none of them has a known one."""
+    kinds = Counter(filter(None, (_kind(row.content) for row in rows)))
+    return kinds.most_common(1)[0][0] if kinds else None
+
+
+def _kind(content: Mapping[str, Any]) -> str | None:
+    if content.get("object") in READERS and "id" in content:
+        return OWN
+    return next((name for name, looks in LOOKS.items() if looks(content)), None)
+
+
+def _has(content: Mapping[str, Any], *names: str) -> bool:
+    return all(name in content for name in names)
+
+
+LOOKS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "dpo": lambda row: _has(row, "chosen", "rejected"),
+    "kto": lambda row: _has(row, "completion", "label"),
+    "langsmith": lambda row: "run_type" in row or _has(row, "run_id", "key"),
+    "open-webui": lambda row: (
+        "snapshot" in row or isinstance(row.get("chat"), dict) or isinstance(row.get("history"), dict)
+    ),
+    "langfuse": lambda row: (
+        any(name in row for name in ("traceId", "observations", "trace"))
+        or _has(row, "id", "input")
+        or _has(row, "name", "value")
+    ),
+    "sft": lambda row: "messages" in row or _has(row, "prompt", "completion"),
+}
+"""What an object of each format has; the first that fits is taken."""

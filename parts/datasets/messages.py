@@ -174,6 +174,10 @@ def text_or_none(text: Any) -> str | None:
     return text if isinstance(text, str) and text.strip() else None
 
 
+def object_or_empty(content: Any) -> dict[str, Any]:
+    return content if isinstance(content, dict) else {}
+
+
 def _list(calls: Any) -> Sequence[Any]:
     if not isinstance(calls, list):
         raise Unusable("tool_calls isn't a list")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StrictBool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from burnish.parts.core import Core
 from burnish.parts.datasets.records import read_record, record_json
 from burnish.parts.datasets.rollouts import whole_rollouts
+from burnish.parts.hooks import Part
 from burnish.proxy.described import described, flat, list_of, page_of
 from burnish.proxy.feedback.usability import usability_by
 from burnish.proxy.http.errors import Unprocessable
@@ -47,6 +49,14 @@ RATED_ANSWER: dict[str, Any] = {
     "opposed": list_of(dict),
     "obstacle": str | None,
 }
+
+
+class Datasets(Part):
+    name: ClassVar[str] = "datasets"
+    foreign: ClassVar[bool] = False
+
+    def routes(self, core: Core) -> Sequence[BaseRoute]:
+        return record_routes(core.log, core.on_imported, core.rules)
 
 
 def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> list[Route]:

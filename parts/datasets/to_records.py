@@ -48,10 +48,6 @@ class Range(NamedTuple):
 class SeveralMetrics(ValueError):
     """The export measures several things, and nobody said which of them is the rating."""
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
-        super().__init__(f"{len(counts)} metrics")
-        self.counts = counts
-
 
 def read_metric(text: str) -> tuple[str, Range | None]:
     """Return a metric's name and its range, from "NAME" or "NAME=WORST..BEST". Raises ValueError."""
@@ -91,7 +87,10 @@ def _rated(export: ParsedExport, metrics: Mapping[str, Range | None]) -> list[St
         if statement.metric is not None and statement.value is not None:
             values[statement.metric].append(statement.value)
     if not metrics and len(values) > 1:
-        raise SeveralMetrics({name: len(numbers) for name, numbers in values.items()})
+        counts = ", ".join(f"{name} ({len(numbers)})" for name, numbers in values.items())
+        raise SeveralMetrics(
+            f"the files measure several things: {counts}. Say which is the rating: --metric NAME"
+        )
     ranges = {name: bounds or _guessed(values[name]) for name, bounds in metrics.items() if name in values}
     if not metrics:
         ranges = {name: _guessed(numbers) for name, numbers in values.items()}

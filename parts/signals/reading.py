@@ -24,8 +24,7 @@ from burnish.parts.signals.edits import (
     patched,
     says_how_tests_run,
 )
-from burnish.parts.signals.outcomes import CommandEnd, outcomes
-from burnish.parts.signals.running_on import Commands
+from burnish.parts.signals.outcomes import CommandEnd, Commands, outcomes
 from burnish.parts.signals.shell import script_of, simple_commands
 from burnish.parts.signals.tampering import tampered_by, tampered_by_edits
 from burnish.proxy.messages import of_a_person, text_of
@@ -35,18 +34,9 @@ SHELL_TOOLS = frozenset({
     "terminal", "runterminalcommand", "runinterminal", "localshell", "localshellcall", "shellcommand",
 })  # fmt: skip
 """Names of tools that run commands, in small letters and without underscores."""
-DELEGATES = frozenset(
-    {
-        "task",
-        "agent",
-        "spawnagent",
-        "teamruntask",
-        "teamspawnteammate",
-        "newtask",
-        "sessionsspawn",
-        "subagent",
-    }
-)
+DELEGATES = frozenset({
+    "task", "agent", "spawnagent", "teamruntask", "teamspawnteammate", "newtask", "sessionsspawn", "subagent",
+})  # fmt: skip
 COMMANDS = ("command", "cmd", "commands", "script")
 
 DELEGATED = "a sub-agent worked, and its edits aren't read"

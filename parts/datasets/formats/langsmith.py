@@ -11,6 +11,7 @@ from typing import Any
 
 from burnish.parts.datasets.messages import (
     moment_of,
+    object_or_empty,
     parsed,
     prompt_of,
     reply_of,
@@ -104,7 +105,7 @@ def _is_below(name: str, above: str, runs: Mapping[str, tuple[FileRow, dict[str,
 def _answer(name: str, run: dict[str, Any]) -> ForeignAnswer:
     inputs, extra = parsed(run.get("inputs")), parsed(run.get("extra"))
     extra = extra if isinstance(extra, dict) else {}
-    metadata, settings = (_object(extra.get(key)) for key in ("metadata", "invocation_params"))
+    metadata, settings = (object_or_empty(extra.get(key)) for key in ("metadata", "invocation_params"))
     tools = (inputs.get("tools") if isinstance(inputs, dict) else None) or settings.get("tools")
     model = metadata.get("ls_model_name") or settings.get("model") or settings.get("model_name")
     thread = next((metadata[key] for key in THREADS if metadata.get(key)), run.get("trace_id"))
@@ -126,7 +127,7 @@ def _statement(feedback: Mapping[str, Any], about: str) -> Statement | None:
     comment, correction = text_or_none(feedback.get("comment")), _correction(feedback.get("correction"))
     if number is None and not comment and not correction:
         return None
-    origin = _object(parsed(feedback.get("feedback_source")))
+    origin = object_or_empty(parsed(feedback.get("feedback_source")))
     source: Source = "judge" if origin.get("type") in JUDGES else "human"
     return Statement(
         str(feedback.get("id") or f"{about}:{feedback['key']}"),
@@ -149,7 +150,3 @@ def _correction(output: Any) -> str | None:
         return text_or_none(text_of(reply_of(output)))
     except Unusable:
         return None
-
-
-def _object(content: Any) -> dict[str, Any]:
-    return content if isinstance(content, dict) else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.parts.datasets.messages import message_of, moment_of, text_or_none
+from burnish.parts.datasets.messages import message_of, moment_of, object_or_empty, text_or_none
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 
 NO_MESSAGE = "the rated message isn't in the chat"
@@ -29,8 +29,8 @@ def read(rows: list[FileRow], export: ParsedExport) -> None:
 
 def _read_feedback(row: FileRow, export: ParsedExport) -> None:
     record = row.content
-    annotation, meta = _object(record.get("data")), _object(record.get("meta"))
-    chat, tree = _chat(_object(record.get("snapshot")))
+    annotation, meta = object_or_empty(record.get("data")), object_or_empty(record.get("meta"))
+    chat, tree = _chat(object_or_empty(record.get("snapshot")))
     name, user = str(meta.get("message_id")), text_or_none(record.get("user_id"))
     if name not in tree:
         raise Unusable(NO_MESSAGE if tree else "there is no snapshot of the chat: export the chats instead")
@@ -87,7 +87,7 @@ def _rating(annotation: dict[str, Any]) -> float | None:
 def _chat(holder: dict[str, Any]) -> tuple[dict[str, Any], Tree]:
     """Return the chat in an object around it, and its messages by ID."""
     for _ in range(3):
-        history = _object(holder.get("history"))
+        history = object_or_empty(holder.get("history"))
         messages = history.get("messages") or holder.get("messages")
         if isinstance(messages, dict) and messages:
             return holder, {
@@ -97,7 +97,7 @@ def _chat(holder: dict[str, Any]) -> tuple[dict[str, Any], Tree]:
             return holder, {
                 str(message.get("id")): message for message in messages if isinstance(message, dict)
             }
-        holder = _object(holder.get("chat"))
+        holder = object_or_empty(holder.get("chat"))
     return {}, {}
 
 
@@ -108,7 +108,9 @@ def _answer(
     if reply.get("role") != "assistant":
         raise Unusable("the rated message is not an answer of the assistant")
     above = [_message(message) for message in _above(tree, name)][::-1]
-    system = text_or_none(_object(chat.get("params")).get("system")) or text_or_none(chat.get("system"))
+    system = text_or_none(object_or_empty(chat.get("params")).get("system")) or text_or_none(
+        chat.get("system")
+    )
     if system and not any(message["role"] == "system" for message in above):
         above = [{"role": "system", "content": system}, *above]
     if not above:
@@ -152,7 +154,3 @@ def _message(stored_message: dict[str, Any]) -> dict[str, Any]:
     if images and isinstance(message["content"], str):
         message["content"] = [{"type": "text", "text": message["content"]}, *images]
     return message
-
-
-def _object(content: Any) -> dict[str, Any]:
-    return content if isinstance(content, dict) else {}

@@ -13,8 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from burnish.parts.datasets.importing import read_files
-from burnish.parts.datasets.readers import FORMATS, OWN
+from burnish.parts.datasets.importing import FORMATS, OWN, read_files
 from burnish.parts.datasets.records import READERS, read_record
 from burnish.proxy.http.errors import Unprocessable
 from burnish.terminal.errors import WrongUsage

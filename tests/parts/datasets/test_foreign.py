@@ -153,14 +153,6 @@ def test_feedback_of_langsmith_is_about_the_llm_in_the_chain(path: Path) -> None
     assert not runs_only.lines and any("feedback_stats" in each for each in runs_only.left_out)
 
 
-def test_exports_of_tensorzero_are_refused_with_what_to_do(path: Path) -> None:
-    rating = {"target_id": "a", "metric_name": "solved", "value": True}
-    lines(path, {"id": "a", "function_name": "answer", "input": "{}", "output": "[]"}, rating)
-    for name in (None, "tensorzero"):
-        with pytest.raises(WrongUsage, match=r"TensorZero, which is archived: write .* lines of kto"):
-            read_files([path], name, {})
-
-
 def test_an_unknown_format_is_refused_with_those_that_there_are(path: Path) -> None:
     with pytest.raises(WrongUsage, match="no format 'csv' to import: expected one of jsonl, sft, dpo"):
         read_files([path], "csv", {})
