@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -20,51 +21,50 @@ class Tracker(Protocol):
     def close(self) -> None: ...
 
 
-class TensorBoard:
-    """Writes event files to ``runs/<task>``: ``tensorboard --logdir runs`` shows them."""
+@dataclass(frozen=True, slots=True)
+class PackageTracker:
+    """One of the packages below."""
 
-    def __init__(self, task: str) -> None:
-        self._writer = _package("tensorboard.summary", "tensorboard").Writer(f"runs/{task}")
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        for name, number in finite(values).items():
-            self._writer.add_scalar(name, number, step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class WandB:
-    """A run of Weights & Biases in a project named after the task."""
-
-    def __init__(self, task: str) -> None:
-        self._run = _package("wandb", "wandb").init(project=task)
+    write: Callable[[dict[str, float], int], object]
+    """Takes figures and their step."""
+    end: Callable[[], object]
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(finite(values), step=step)
+        # What can't be drawn is left out, such as the interval of one episode.
+        self.write({name: number for name, number in values.items() if math.isfinite(number)}, step)
 
     def close(self) -> None:
-        self._run.finish()
+        self.end()
 
 
-class Trackio:
-    """A run of Trackio in a project named after the task, kept on this machine: ``trackio show``."""
+def tensorboard(task: str) -> Tracker:
+    """Write event files to ``runs/<task>``: ``tensorboard --logdir runs`` shows them."""
+    writer = _package("tensorboard.summary", "tensorboard").Writer(f"runs/{task}")
 
-    def __init__(self, task: str) -> None:
-        self._trackio = _package("trackio", "trackio")
-        self._trackio.init(project=task)
+    def write(values: dict[str, float], step: int) -> None:
+        for name, number in values.items():
+            writer.add_scalar(name, number, step)
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._trackio.log(finite(values), step=step)
+    return PackageTracker(write, writer.close)
 
-    def close(self) -> None:
-        self._trackio.finish()
+
+def wandb(task: str) -> Tracker:
+    """Log to a run of Weights & Biases in a project named after the task."""
+    run = _package("wandb", "wandb").init(project=task)
+    return PackageTracker(lambda values, step: run.log(values, step=step), run.finish)
+
+
+def trackio(task: str) -> Tracker:
+    """Log to a run of Trackio in a project named after the task, kept on this machine: ``trackio show``."""
+    package = _package("trackio", "trackio")
+    package.init(project=task)
+    return PackageTracker(lambda values, step: package.log(values, step=step), package.finish)
 
 
 TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WandB,
-    "trackio": Trackio,
+    "tensorboard": tensorboard,
+    "wandb": wandb,
+    "trackio": trackio,
 }
 
 
@@ -77,11 +77,6 @@ def tracker_named(tracker: str | Tracker | None, task: str) -> Tracker | None:
             f"tracker must be {', '.join(TRACKERS)}, or an object with log and close, not {tracker!r}"
         )
     return TRACKERS[tracker](task)
-
-
-def finite(values: Mapping[str, float]) -> dict[str, float]:
-    """Leave out what can't be drawn, such as the interval of one episode."""
-    return {name: number for name, number in values.items() if math.isfinite(number)}
 
 
 def _package(module: str, extra: str) -> Any:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
@@ -95,26 +96,22 @@ class _Limits:
 
 
 _LIMITS = TypeAdapter(_Limits)
-_LIMITED = tuple(member.name for member in fields(_Limits))
 _PARTS: dict[Any, TypeAdapter[Any]] = {
     kind: TypeAdapter(kind)
-    for kind in (
-        RequestFacts,
-        Answerer,
-        CompletionEnd,
-        FeedbackDraft,
-        Passthrough,
-        Duel,
-        InstructionRow,
-        tuple[Choice, ...],
-    )
+    for kind in (RequestFacts, Answerer, CompletionEnd, FeedbackDraft, Passthrough, Duel, InstructionRow)
 }
+_CHOICES = TypeAdapter(tuple[Choice, ...])
 
 
-def _part(kind: type[Part], line: Mapping[str, Any], names: tuple[str, ...]) -> Part:
-    """Return a record of some members. Raises ValidationError."""
-    record: Part = _PARTS[kind].validate_python({name: line[name] for name in names if name in line})
-    return record
+def _names(kind: Any) -> tuple[str, ...]:
+    """Return the members of a kind of record."""
+    return getattr(kind, "_fields", None) or tuple(member.name for member in fields(kind))
+
+
+def _part(kind: type[Part], line: Mapping[str, Any]) -> Part:
+    """Return the part of a line that is of some kind. Raises ValidationError."""
+    part: Part = _PARTS[kind].validate_python({name: line[name] for name in _names(kind) if name in line})
+    return part
 
 
 def _checked(line: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> _Limits:
@@ -124,7 +121,7 @@ def _checked(line: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> _L
             f"unknown member {str(unknown)[:40]!r}: the line is from a newer burnish, or isn't its own"
         )
     _check_id(line.get("id"), prefix)
-    limits: _Limits = _LIMITS.validate_python({name: line[name] for name in _LIMITED if name in line})
+    limits: _Limits = _LIMITS.validate_python({name: line[name] for name in _names(_Limits) if name in line})
     return limits
 
 
@@ -145,7 +142,7 @@ COMPLETION = (
 
 def _completion(line: dict[str, Any]) -> Completion:
     limits = _checked(line, COMPLETION, "cmpl_")
-    request, server = _part(RequestFacts, line, RequestFacts._fields), _part(Answerer, line, Answerer._fields)
+    request, server = _part(RequestFacts, line), _part(Answerer, line)
     if request.surface not in SURFACES:
         raise Unprocessable(f"surface must be one of {', '.join(SURFACES)}, not {request.surface[:40]!r}")
     for message in (*limits.messages, limits.reply or {}):
@@ -153,19 +150,18 @@ def _completion(line: dict[str, Any]) -> Completion:
     for name in ("continues", "instructions"):
         if not isinstance(line.get(name), str | None):
             raise Unprocessable(f"{name} must be a text or null")
-    choices: tuple[Choice, ...] = _PARTS[tuple[Choice, ...]].validate_python(line.get("choices", ()))
     return Completion(
         line["id"],
         request,
         server._replace(imported_from=server.imported_from or ORIGIN),
-        _part(CompletionEnd, line, CompletionEnd._fields),
+        _part(CompletionEnd, line),
         instructions=line.get("instructions"),
         conversation_id=limits.conversation_id,
         continues=line.get("continues"),
         messages=limits.messages,
         params=limits.params,
         reply=limits.reply,
-        choices=choices,
+        choices=_CHOICES.validate_python(line.get("choices", ())),
     )
 
 
@@ -180,14 +176,13 @@ def check_message(message: Mapping[str, Any]) -> None:
         raise Unprocessable("tool_calls of a message must be a list")
 
 
-DRAFT = tuple(member.name for member in fields(FeedbackDraft))
-FEEDBACK = ("id", "created_at", "conversation_id", "undone_at", *DRAFT)
+FEEDBACK = ("id", "created_at", "conversation_id", "undone_at", *_names(FeedbackDraft))
 
 
 def _feedback(line: dict[str, Any]) -> Feedback:
     own = line.get("id") is not None
     limits = _checked(line if own else line | {"id": "fb_" + "0" * LENGTH}, FEEDBACK, "fb_")
-    draft = _part(FeedbackDraft, line, DRAFT)
+    draft = _part(FeedbackDraft, line)
     for name in filter(None, (draft.completion_id, draft.preferred_over)):
         if not ANSWER.fullmatch(name):
             raise Unprocessable(f"{name[:60]!r} isn't an answer of burnish")
@@ -203,20 +198,13 @@ def _feedback(line: dict[str, Any]) -> Feedback:
     return Feedback(line.get("id") or "", limits.created_at or 0.0, "", draft, undone_at)
 
 
-def _passthrough(line: dict[str, Any]) -> Passthrough:
-    _checked(line, Passthrough._fields, "pass_")
-    return _part(Passthrough, line, Passthrough._fields)
-
-
-def _duel(line: dict[str, Any]) -> Duel:
-    names = tuple(member.name for member in fields(Duel))
-    _checked(line, names, "duel_")
-    return _part(Duel, line, names)
+def _whole(kind: type[Part], prefix: str, line: dict[str, Any]) -> Part:
+    _checked(line, _names(kind), prefix)
+    return _part(kind, line)
 
 
 def _instruction(line: dict[str, Any]) -> InstructionRow:
-    names = tuple(member.name for member in fields(InstructionRow))
-    instruction = _part(InstructionRow, line, names)
+    instruction = _part(InstructionRow, line)
     if not re.fullmatch(r"inst_[0-9a-f]{10}", instruction.id):
         raise Unprocessable(f"id must be inst_ and 10 hexadecimal digits, not {instruction.id[:60]!r}")
     return instruction
@@ -225,7 +213,7 @@ def _instruction(line: dict[str, Any]) -> InstructionRow:
 READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "completion": _completion,
     "feedback": _feedback,
-    "passthrough": _passthrough,
-    "duel": _duel,
+    "passthrough": partial(_whole, Passthrough, "pass_"),
+    "duel": partial(_whole, Duel, "duel_"),
     "instruction": _instruction,
 }

@@ -76,3 +76,8 @@ def token_prefix(parent: Step, child: Step) -> bool:
         return not parent_tokens and not child_tokens
     history = [*parent_tokens["prompt"], *parent_tokens["reply"]]
     return bool(child_tokens["prompt"][: len(history)] == history)
+
+
+def nonempty(**members: Any) -> dict[str, Any]:
+    """Return the members of an object that say something: formats leave out the others."""
+    return {name: member for name, member in members.items() if member}

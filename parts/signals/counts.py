@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 
@@ -86,18 +87,10 @@ def _unittest(output: str) -> RunCounts | None:
     return RunCounts("unittest", max(0, int(ran) - failed - skipped), failed, skipped)
 
 
-def _jest(output: str) -> RunCounts | None:
-    return _javascript("jest", JEST.findall(output), JEST_SUITES.findall(output))
-
-
-def _vitest(output: str) -> RunCounts | None:
-    return _javascript("vitest", VITEST.findall(output), VITEST_FILES.findall(output))
-
-
-def _javascript(runner: str, tests: list[str], files: list[str]) -> RunCounts | None:
-    if len(tests) != 1:
+def _javascript(runner: str, tests: re.Pattern[str], files: re.Pattern[str], output: str) -> RunCounts | None:
+    if len(summaries := tests.findall(output)) != 1:
         return None
-    counts, of_files = _named(tests[0]), _named(files[0] if files else "")
+    counts, of_files = _named(summaries[0]), _named("".join(files.findall(output)[:1]))
     # A file that can't be loaded has no tests that could fail.
     failed = max(counts["failed"], of_files["failed"])
     return RunCounts(runner, counts["passed"], failed, counts["skipped"] + counts["todo"])
@@ -118,13 +111,16 @@ def _cargo(output: str) -> RunCounts | None:
     results = [tuple(map(int, row)) for row in CARGO.findall(output)]
     if not results:
         return None
-    passed, failed, ignored, filtered = _sums(results)
+    passed, failed, ignored, filtered = (sum(column) for column in zip(*results, strict=True))
     failed = max(failed, 1) if CARGO_FAILED.search(output) else failed
     return RunCounts("cargo test", passed, failed, ignored, filtered)
 
 
-def _sums(rows: Iterable[tuple[int, ...]]) -> list[int]:
-    return [sum(column) for column in zip(*rows, strict=True)]
-
-
-READERS: tuple[Callable[[str], RunCounts | None], ...] = (_pytest, _unittest, _jest, _vitest, _go, _cargo)
+READERS: tuple[Callable[[str], RunCounts | None], ...] = (
+    _pytest,
+    _unittest,
+    partial(_javascript, "jest", JEST, JEST_SUITES),
+    partial(_javascript, "vitest", VITEST, VITEST_FILES),
+    _go,
+    _cargo,
+)

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from burnish.parts.datasets.messages import parsed
-from burnish.parts.datasets.tracks import Step, TrackStep, tracks
+from burnish.parts.datasets.tracks import Step, TrackStep, nonempty, tracks
 from burnish.proxy.messages import text_of
 
 VERSION = "ATIF-v1.7"
 SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
+FACTS = ("reward", "task", "group", "seed", "version", "status", "tags", "reasons")
 UNKNOWN = "unknown"
 """An agent must have a name and a version; most programs don't send them."""
 
@@ -26,7 +27,6 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
     parts = tracks(rollout["steps"])
     for part, track in enumerate(parts):
         first = track[0].step
-        tools = {"tool_definitions": first["tools"]} if first["tools"] else {}
         yield {
             "schema_version": VERSION,
             "session_id": rollout["id"],
@@ -35,17 +35,11 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
                 "name": first["agent"] or UNKNOWN,
                 "version": UNKNOWN,
                 "model_name": first["model"],
-                **tools,
+                **nonempty(tool_definitions=first["tools"]),
             },
             "steps": _numbered(track),
             "final_metrics": _totals(track),
-            "extra": {
-                **{
-                    name: rollout[name]
-                    for name in ("reward", "task", "group", "seed", "version", "status", "tags")
-                },
-                "reasons": rollout["reasons"],
-            },
+            "extra": {name: rollout[name] for name in FACTS},
         }
 
 
@@ -53,46 +47,35 @@ def _numbered(track: Sequence[TrackStep]) -> list[Json]:
     steps: list[Json] = []
     for track_step in track:
         context = track_step.step["messages"]
+        beside = {"timestamp": _time(track_step.step["created_at"])}
+        beside |= nonempty(is_copied_context=track_step.shared)
         for message in context[len(context) - track_step.new :]:
-            _add(
-                steps,
-                message,
-                _time(track_step.step["created_at"]),
-                {"is_copied_context": True} if track_step.shared else {},
-            )
+            _add(steps, message, beside)
         steps.append(_answered(track_step))
     return [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
 
 
-def _add(steps: list[Json], message: Mapping[str, Any], at: str, copied: Json) -> None:
+def _add(steps: list[Json], message: Mapping[str, Any], beside: Json) -> None:
     """Add a message of a context: a result belongs to the step that called the tool."""
     if message.get("role") == "tool":
-        name = message.get("tool_call_id")
+        name, output = message.get("tool_call_id"), {"content": text_of(dict(message))}
         for step in reversed(steps):
             if any(call["tool_call_id"] == name for call in step.get("tool_calls", ())):
                 results = step.setdefault("observation", {"results": []})["results"]
-                results.append({"source_call_id": name, "content": text_of(dict(message))})
+                results.append({"source_call_id": name, **output})
                 return
-        results = [{"content": text_of(dict(message))}]
-        steps.append(
-            {
-                "source": "system",
-                "message": "",
-                "timestamp": at,
-                "observation": {"results": results},
-                **copied,
-            }
-        )
+        steps.append({"source": "system", "message": "", "observation": {"results": [output]}, **beside})
         return
-    new_step = {
-        "source": SOURCES.get(str(message.get("role")), "user"),
-        "message": text_of(dict(message)),
-        "timestamp": at,
-    }
-    calls = {"tool_calls": _calls(message)} if message.get("tool_calls") else {}
-    # An agent's step in a context that no step of the rollout made is the client's.
+    source = SOURCES.get(str(message.get("role")), "user")
     steps.append(
-        {**new_step, **calls, **copied, **({"llm_call_count": 0} if new_step["source"] == "agent" else {})}
+        {
+            "source": source,
+            "message": text_of(dict(message)),
+            **beside,
+            **nonempty(tool_calls=_calls(message)),
+            # An agent's step in a context that no step of the rollout made is the client's.
+            **({"llm_call_count": 0} if source == "agent" else {}),
+        }
     )
 
 
@@ -105,11 +88,13 @@ def _answered(track_step: TrackStep) -> Json:
         "message": text_of(dict(reply)),
         "timestamp": _time(step["created_at"] + step["total_s"]),
         "model_name": step["model"],
-        **({"reasoning_content": thoughts} if isinstance(thoughts, str) and thoughts else {}),
-        **({"tool_calls": _calls(reply)} if reply.get("tool_calls") else {}),
+        **nonempty(
+            reasoning_content=thoughts if isinstance(thoughts, str) else "",
+            tool_calls=_calls(reply),
+            is_copied_context=track_step.shared,
+        ),
         "metrics": _metrics(step),
         "llm_call_count": 1,
-        **({"is_copied_context": True} if track_step.shared else {}),
         "extra": {"completion_id": step["completion_id"], "finish_reason": step["finish_reason"], **reward},
     }
 
@@ -121,7 +106,7 @@ def _metrics(step: Step) -> Json:
         return counts
     # The format has no place for a probability that the engine didn't tell.
     logprobs = {} if None in tokens["logprobs"] else {"logprobs": tokens["logprobs"]}
-    prompt = {"prompt_token_ids": tokens["prompt"]} if tokens["prompt"] else {}
+    prompt = nonempty(prompt_token_ids=tokens["prompt"])
     return {**counts, **prompt, "completion_token_ids": tokens["reply"], **logprobs}
 
 
@@ -132,7 +117,7 @@ def _totals(track: Sequence[TrackStep]) -> Json:
 
 def _calls(message: Mapping[str, Any]) -> list[Json]:
     calls = []
-    for call in message["tool_calls"]:
+    for call in message.get("tool_calls") or ():
         function = call.get("function") or call.get("custom") or {}
         arguments = parsed(function.get("arguments", function.get("input")))
         whole = arguments if isinstance(arguments, dict) else {"input": arguments}

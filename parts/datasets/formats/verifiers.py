@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import burnish
-from burnish.parts.datasets.tracks import Step, TrackStep, token_prefix, tracks
+from burnish.parts.datasets.tracks import Step, TrackStep, nonempty, token_prefix, tracks
 from burnish.proxy.messages import text_of
 
 TRACE_VERSION = 1
@@ -26,12 +26,11 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
     """One episode with one trace; a history that was rewritten is another branch of its graph."""
     ok = rollout["status"] == "ended"
     task = _task(rollout)
-    group = {"group": {"id": rollout["group"]}} if rollout["group"] else {}
     yield {
         "id": rollout["id"],
         "env": {"id": rollout["task"] or "burnish"},
         "task": task,
-        **group,
+        **nonempty(group=nonempty(id=rollout["group"])),
         "ok": ok,
         "is_timeout": not ok,
         "errors": [],
@@ -40,12 +39,9 @@ def lines(rollout: Mapping[str, Any]) -> Iterator[Json]:
 
 
 def _task(rollout: Mapping[str, Any]) -> Json:
-    facts = {"seed": rollout["seed"], "tags": rollout["tags"]}
-    task_fields = {"id": rollout["group"] or None, "name": rollout["task"] or None, **facts}
-    return {
-        "type": "Task",
-        "data": {name: field for name, field in task_fields.items() if field not in (None, {})},
-    }
+    seed = {} if rollout["seed"] is None else {"seed": rollout["seed"]}
+    names = nonempty(id=rollout["group"], name=rollout["task"], tags=rollout["tags"])
+    return {"type": "Task", "data": names | seed}
 
 
 def _trace(rollout: Mapping[str, Any], task: Json, *, ok: bool) -> Json:
@@ -92,17 +88,11 @@ def _graph(steps: list[Step]) -> tuple[list[Json], dict[int, int]]:
             if track_step.number not in ends:
                 context = track_step.step["messages"]
                 for message in context[len(context) - track_step.new :]:
-                    node = {
-                        "parent": parent,
-                        "message": _message(message),
-                        "timestamp": track_step.step["created_at"],
-                    }
-                    root = (
-                        {"tools": [_tool(tool) for tool in track_step.step["tools"]]}
-                        if parent is None
-                        else {}
-                    )
-                    nodes.append({**node, **root})
+                    at = track_step.step["created_at"]
+                    node = {"parent": parent, "message": _message(message), "timestamp": at}
+                    if parent is None:
+                        node["tools"] = [_tool(tool) for tool in track_step.step["tools"]]
+                    nodes.append(node)
                     parent = len(nodes) - 1
                 nodes.append(_sampled(track_step, parent, token_count))
                 ends[track_step.number] = len(nodes) - 1
@@ -134,27 +124,16 @@ def _call(step: Step, node: int) -> Json:
     usage = {"prompt_tokens": counts[0], "completion_tokens": counts[1]} if None not in counts else None
     reason = step["finish_reason"] if step["finish_reason"] in FINISH_REASONS else None
     time = {"start": step["created_at"], "end": step["created_at"] + step["total_s"]}
-    fields = {"finish_reason": reason, "usage": usage}
-    return {
-        "node": node,
-        "model": step["model"],
-        "endpoint": "/chat/completions",
-        "time": time,
-        **{name: field for name, field in fields.items() if field is not None},
-    }
+    call = {"node": node, "model": step["model"], "endpoint": "/chat/completions", "time": time}
+    return call | nonempty(finish_reason=reason, usage=usage)
 
 
 def _message(message: Mapping[str, Any]) -> Json:
     role = ROLES.get(str(message.get("role")), str(message.get("role")))
     if role == "assistant":
-        thoughts = message.get("reasoning_content")
         calls = [_tool_call(call) for call in message.get("tool_calls") or ()]
-        return {
-            "role": role,
-            "content": text_of(dict(message)) or None,
-            **({"reasoning_content": thoughts} if thoughts else {}),
-            **({"tool_calls": calls} if calls else {}),
-        }
+        beside = nonempty(reasoning_content=message.get("reasoning_content"), tool_calls=calls)
+        return {"role": role, "content": text_of(dict(message)) or None, **beside}
     call_id = {"tool_call_id": str(message.get("tool_call_id"))} if role == "tool" else {}
     return {"role": role, "content": _content(message), **call_id}
 
@@ -185,5 +164,5 @@ def _tool_call(call: Mapping[str, Any]) -> Json:
 
 def _tool(tool: Mapping[str, Any]) -> Json:
     function = tool.get("function") or tool
-    fields = {name: function[name] for name in ("description", "parameters") if function.get(name)}
+    fields = nonempty(description=function.get("description"), parameters=function.get("parameters"))
     return {"type": "function", "name": str(function.get("name")), **fields}

@@ -81,7 +81,7 @@ def markdown(outcomes: Sequence[TrialOutcome], command: str) -> str:
 
 def _section(half: Half, outcomes: Sequence[TrialOutcome]) -> Iterator[str]:
     columns = header(outcomes)
-    yield from ("", f"## {half.name.capitalize()}", "", f"{_capital(half.title)}.", "")
+    yield from ("", f"## {half.name.capitalize()}", "", f"{half.title}.", "")
     yield "| " + " | ".join(columns) + " |"
     yield "|---" + "|---:" * (len(columns) - 1) + "|"
     for row in rows(outcomes):
@@ -93,10 +93,6 @@ def _section(half: Half, outcomes: Sequence[TrialOutcome]) -> Iterator[str]:
     yield from ("| asked | before | after |", "|---|---|---|")
     for old, new in examples(outcomes[0]):
         yield f"| {old.question} | {_cell(old)} | {_cell(new)} |"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _marked(answer: AnsweredQuestion) -> str:
