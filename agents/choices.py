@@ -79,7 +79,6 @@ class Choices:
 
     @property
     def words(self) -> str:
-        """Say how valid actions are ensured."""
         constraint = self._found()
         return f"the engine answers with valid actions only, by {constraint.name}" if constraint else NONE
 

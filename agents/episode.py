@@ -29,8 +29,6 @@ class Player(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How an agent plays."""
-
     max_steps: int = 100
     """Longer episodes are cut."""
     memory: int | None = None
@@ -64,8 +62,6 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an episode ended."""
-
     rollout: str
     """Empty if it never began."""
     seed: int | None

@@ -236,7 +236,6 @@ class GymAgent(ABC):
         return verdict | {"candidate": candidate, "live": live}
 
     def close(self) -> None:
-        """Close the tracker and the connection."""
         if self._tracker:
             self._tracker.close()
         self.burnish.close()

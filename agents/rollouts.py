@@ -16,8 +16,6 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
-    """Some episodes of one task."""
-
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...] = ()
     """What the user should know, in words."""
@@ -33,7 +31,6 @@ class Rollouts:
 
     @property
     def versions(self) -> list[int]:
-        """Which versions played."""
         return sorted({outcome.version for outcome in self.outcomes if outcome.version is not None})
 
     @property

@@ -59,8 +59,6 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The user's home directory and environment."""
-
     path: Path = field(default_factory=Path.home)
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -75,8 +73,6 @@ class Home:
 
 
 class FileChange(Protocol):
-    """A change of one file."""
-
     @property
     def path(self) -> Path: ...
 
@@ -109,8 +105,6 @@ class Remote(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A program that uses models."""
-
     name: str
     """Name on the command line."""
     title: str

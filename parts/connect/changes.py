@@ -23,8 +23,6 @@ from burnish.parts.connect.yaml_items import YamlItem, without_item
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """Entries to add to a settings file."""
-
     path: Path
     format: Format
     entries: Entries
@@ -43,8 +41,6 @@ class SettingsChange:
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A file that belongs to burnish."""
-
     path: Path
     text: str
     kind: ClassVar[str] = "file"

@@ -18,7 +18,6 @@ FOLDER = "connections"
 
 
 def record_file(data_dir: Path, name: str) -> Path:
-    """Return the path of the record of an agent."""
     return data_dir / FOLDER / f"{name}.json"
 
 
@@ -46,8 +45,6 @@ def disconnect_remote(remote: Remote, record: Path) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """The change of one file, as recorded."""
-
     path: str
     kind: str
     mode: int
@@ -83,8 +80,6 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """The result for one file."""
-
     path: Path
     what: Literal["changed", "unchanged", "restored", "removed", "left"]
     """restored: its old content is back; removed: it belonged to burnish; left: burnish's change couldn't be undone."""

@@ -82,8 +82,6 @@ class Toml:
 
 
 class Difference(NamedTuple):
-    """One difference between two settings."""
-
     path: Path
     old: Any
     """NOTHING: it wasn't there."""

@@ -45,8 +45,6 @@ class ExportFormat(StrEnum):
 
 
 class RolloutFormat(NamedTuple):
-    """How rollouts become lines."""
-
     called: str
     """What a line is."""
     lines: Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]]

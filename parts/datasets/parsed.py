@@ -16,16 +16,12 @@ class Unusable(ValueError):
 
 
 class FileRow(NamedTuple):
-    """One object of a file."""
-
     place: str
     """For people: "line 3", or "chats.json, item 3"."""
     content: dict[str, Any]
 
 
 class ForeignAnswer(NamedTuple):
-    """An answer with its context."""
-
     name: str
     """As the export names it, or a digest."""
     messages: tuple[dict[str, Any], ...]
@@ -40,8 +36,6 @@ class ForeignAnswer(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A statement about an answer."""
-
     name: str
     """Of the statement, in the export."""
     about: str

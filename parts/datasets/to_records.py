@@ -34,8 +34,6 @@ class Line(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The values of a metric."""
-
     worst: float
     best: float
 

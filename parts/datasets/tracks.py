@@ -16,8 +16,6 @@ Step = Mapping[str, Any]
 
 
 class TrackStep(NamedTuple):
-    """A step of a track."""
-
     step: Step
     number: int
     """Among the rollout's steps."""

@@ -66,12 +66,9 @@ LOOKS_LIKE_TESTS = re.compile(
 
 
 class CheckCommand(NamedTuple):
-    """A command that checks code."""
-
     name: str
     """Such as ``pytest`` or ``cargo build``."""
     tests: bool
-    """Whether it runs tests."""
     counted: bool
     narrowed: bool
     """Whether an option leaves tests out."""

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 
 class RunCounts(NamedTuple):
-    """A run of tests."""
-
     runner: str
     passed: int
     failed: int

@@ -13,8 +13,6 @@ Kind = Literal["changed", "new", "rewritten", "deleted"]
 
 
 class Edit(NamedTuple):
-    """A change to one file."""
-
     path: str
     kind: Kind
     removed: tuple[str, ...] = ()

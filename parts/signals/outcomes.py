@@ -15,8 +15,6 @@ import orjson
 
 
 class CommandEnd(NamedTuple):
-    """The end of a command."""
-
     code: int | None
     """Its exit code; None: not said, or it still runs."""
     output: str

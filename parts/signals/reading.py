@@ -319,7 +319,6 @@ class _Conversation:
 
 
 def _commands(arguments: Any) -> list[str]:
-    """Return the commands of a call of a shell."""
     if not isinstance(arguments, Mapping):
         return []
     commands = next((arguments[name] for name in COMMANDS if name in arguments), None)

@@ -33,8 +33,6 @@ NUMBER = re.compile(r"\d+(\.\d+)?[smh]?")
 
 
 class Simple(NamedTuple):
-    """One simple command."""
-
     words: tuple[str, ...]
     """Without the wrappers and assignments before the program."""
     prefix: tuple[str, ...]

@@ -18,8 +18,6 @@ SESSIONS = 1_000
 
 
 class SignalFinding(BaseModel):
-    """A signal that was read."""
-
     model_config = ConfigDict(frozen=True)
 
     completion_id: str

@@ -147,6 +147,11 @@ class Agent:
                 latest.setdefault(each["completion_id"], each["reward"])
         return latest
 
+    def ratings(self) -> dict[str, float]:
+        """The same, by the text of the answer."""
+        texts = {each["id"]: said(each) for each in self.logged()}
+        return {texts[answer]: rating for answer, rating in self.given().items()}
+
     def logged(self) -> list[dict[str, Any]]:
         """What burnish has logged since then, earliest first."""
         found = self._get("/burnish/completions", limit=100)["data"]
@@ -170,6 +175,12 @@ class Agent:
         path = f"{CLIENTS / 'node_modules' / '.bin'}:{os.environ['PATH']}:{CLIENTS / 'aider' / 'bin'}"
         own = {"HOME": str(self.home), "PATH": path, "BURNISH_DATA_DIR": str(self.burnish.data_dir)}
         return kept | QUIET | own | self.env
+
+
+def said(completion: dict[str, Any]) -> str:
+    """The text of an answer."""
+    content = (completion["reply"] or {}).get("content")
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
 
 
 def until(found: Callable[[], Found]) -> Found:

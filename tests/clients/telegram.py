@@ -71,7 +71,6 @@ class Telegram:
         self._update(callback_query=pressed | {"chat_instance": "1"})
 
     def buttons(self, message: int) -> list[dict[str, Any]]:
-        """The buttons under a message."""
         rows = self.messages[message].get("reply_markup", {}).get("inline_keyboard", [])
         return [button for row in rows for button in row]
 

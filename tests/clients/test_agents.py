@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.clients.agent import Agent
+from tests.clients.agent import Agent, said
 from tests.clients.script import decide, question
 from tests.support.burnish import Burnish, running
 from tests.support.scripted_model import ScriptedModel, scripted_model
@@ -171,12 +171,6 @@ def test_disconnect(headless: Headless, agent: Agent) -> None:
     assert not [
         name for name, text in agent.files().items() if agent.burnish.url.encode() in text and settings(name)
     ]
-
-
-def said(completion: dict) -> str:
-    reply = completion["reply"] or {}
-    content = reply.get("content")
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
 
 
 def settings(name: str) -> bool:

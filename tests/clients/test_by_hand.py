@@ -7,7 +7,6 @@ import sys
 
 from tests.clients.agent import Agent
 from tests.clients.script import question
-from tests.clients.test_agents import said
 from tests.support.patience import within
 
 PLAIN = shlex.split(
@@ -31,12 +30,7 @@ def test_aider(agent: Agent) -> None:
     )
     assert "rated bad with your comment" in printed
     assert "rated 4 of 5" in printed
-    texts = {each["id"]: said(each) for each in agent.logged()}
-    assert {texts[id]: rating for id, rating in agent.given().items()} == {
-        first: -1.0,
-        second: 1.0,
-        third: 0.5,
-    }
+    assert agent.ratings() == {first: -1.0, second: 1.0, third: 0.5}
     assert all(each.body["stream"] for each in agent.model.asked if asked in str(each.body))
     assert not any("/rl" in str(each.body) for each in agent.model.asked if asked_last in str(each.body))
 

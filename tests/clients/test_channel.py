@@ -12,7 +12,6 @@ import pytest
 from tests.clients.agent import Agent, until
 from tests.clients.script import OPENCLAW_CONTEXT, question
 from tests.clients.telegram import TOKEN, Telegram, telegram
-from tests.clients.test_agents import said
 from tests.support.burnish import Burnish
 from tests.support.llama_server import free_port
 from tests.support.patience import within
@@ -65,75 +64,59 @@ def settings(channel: Telegram) -> dict[str, Any]:
 
 def test_a_reaction_rates_the_answer_in_that_very_message(agent: Agent, channel: Telegram) -> None:
     agent.begin()
-    (asked, first), (asked_then, second) = question(), question()
-    channel.write(ANN, asked)
-    message = channel.until_said(first)
-    channel.write(ANN, asked_then)
-    channel.until_said(second)
+    first, message = ask(channel)
+    ask(channel)
     react(agent, channel, message, "👎", {first: -1.0})
 
 
 def test_a_later_reaction_counts_instead(agent: Agent, channel: Telegram) -> None:
     agent.begin()
-    asked, answer = question()
-    channel.write(ANN, asked)
-    message = channel.until_said(answer)
+    answer, message = ask(channel)
     react(agent, channel, message, "👍", {answer: 1.0})
     react(agent, channel, message, "👎🏽", {answer: -1.0})
 
 
 def test_a_button_rates_changes_and_takes_back(agent: Agent, channel: Telegram) -> None:
     agent.begin()
-    (asked, first), (asked_then, second) = question(), question()
-    channel.write(ANN, asked)
-    message = channel.until_said(first)
-    channel.write(ANN, asked_then)
-    channel.until_said(second)
+    first, message = ask(channel)
+    ask(channel)
     until(lambda: [each["text"] for each in channel.buttons(message)] == ["👍", "👎"])
     for label, expected in (("👍", {first: 1.0}), ("👎", {first: -1.0}), ("👎", {}), ("👍", {first: 1.0})):
         channel.press(ANN, message, label)
-        until(lambda expected=expected: ratings(agent) == expected)
+        until(lambda expected=expected: agent.ratings() == expected)
         ticked = [f"{each} ✓" if each == label and expected else each for each in ("👍", "👎")]
         until(lambda ticked=ticked: [each["text"] for each in channel.buttons(message)] == ticked)
 
 
 def test_only_whom_it_answers_may_press(agent: Agent, channel: Telegram) -> None:
     agent.begin()
-    asked, answer = question()
-    channel.write(ANN, asked, FRIENDS)
-    message = channel.until_said(answer)
+    answer, message = ask(channel, chat=FRIENDS)
     until(lambda: len(channel.buttons(message)) == 2)
     channel.press(BOB, message, "👎", FRIENDS)
     channel.until_said("burnish: only the person whom this message answers can rate it")
     channel.press(ANN, message, "👍", FRIENDS)
-    until(lambda: ratings(agent) == {answer: 1.0})
+    until(lambda: agent.ratings() == {answer: 1.0})
 
 
 def test_only_whom_it_answers_may_rate_it(agent: Agent, channel: Telegram) -> None:
     """Of two friends in a group, the one who did not ask changes nothing, and neither does a smile."""
     agent.begin()
-    asked, answer = question()
-    channel.write(ANN, asked, FRIENDS)
-    message = channel.until_said(answer)
+    answer, message = ask(channel, chat=FRIENDS)
     time.sleep(within(LOOKED_S))
     channel.react(BOB, message, "👎", FRIENDS)
     channel.react(ANN, message, "😁", FRIENDS)
     time.sleep(within(LOOKED_S))
-    assert ratings(agent) == {}
+    assert agent.ratings() == {}
     react(agent, channel, message, "👍", {answer: 1.0}, chat=FRIENDS)
 
 
 def test_rl_typed_into_the_channel(agent: Agent, channel: Telegram) -> None:
     agent.begin()
-    asked, answer = question()
-    channel.write(BOB, asked)
-    channel.until_said(answer)
+    answer, _ = ask(channel, BOB)
     channel.write(BOB, "/rl bad too short")
     channel.until_said("rated bad with your comment")
-    assert ratings(agent) == {answer: -1.0}
-    asked, answer = question()
-    channel.write(BOB, asked)
-    channel.until_said(answer)
+    assert agent.ratings() == {answer: -1.0}
+    ask(channel, BOB)
     told = [text for each in agent.model.asked for text in each.said if OPENCLAW_CONTEXT not in text]
     assert not any("/rl bad" in text for text in told)  # OpenClaw itself may quote what was written lately
 
@@ -143,19 +126,19 @@ def test_a_session(agent: Agent, channel: Telegram) -> None:
     agent.begin()
     expected = {}
     for command, rating in (("bad", -1.0), ("good", 1.0), ("4", 0.5)):
-        answer = ask(channel)
+        answer, _ = ask(channel)
         rate(channel, f"/rl {command}")
         expected[answer] = rating
-    answer = ask(channel)
+    answer, _ = ask(channel)
     channel.write(ANN, "/compact")
     channel.until_said("ompact")
     agent.burnish_says("good")
     expected[answer] = 1.0
-    assert ratings(agent) == expected
+    assert agent.ratings() == expected
     channel.write(ANN, "/new")
-    answer = ask(channel)
+    answer, _ = ask(channel)
     rate(channel, "/rl bad at last")
-    assert ratings(agent) == {**expected, answer: -1.0}
+    assert agent.ratings() == {**expected, answer: -1.0}
 
 
 def test_disconnect_takes_the_plugin_away(agent: Agent) -> None:
@@ -163,12 +146,11 @@ def test_disconnect_takes_the_plugin_away(agent: Agent) -> None:
     assert not (agent.home / ".openclaw" / "burnish").exists()
 
 
-def ask(channel: Telegram) -> str:
-    """Ask something new; return the answer."""
+def ask(channel: Telegram, person: int = ANN, chat: int | None = None) -> tuple[str, int]:
+    """Ask something new; return the answer, and the message that it is in."""
     asked, answer = question()
-    channel.write(ANN, asked)
-    channel.until_said(answer)
-    return answer
+    channel.write(person, asked, chat)
+    return answer, channel.until_said(answer)
 
 
 def react(
@@ -189,7 +171,7 @@ def react(
 
     def given() -> bool:
         nonlocal again
-        if ratings(agent) == expected:
+        if agent.ratings() == expected:
             return True
         if time.monotonic() > again:
             channel.react(ANN, message, emoji, chat)
@@ -204,9 +186,3 @@ def rate(channel: Telegram, command: str) -> None:
     said = len(channel.saying("burnish: rated"))
     channel.write(ANN, command)
     until(lambda: len(channel.saying("burnish: rated")) > said)
-
-
-def ratings(agent: Agent) -> dict[str, float]:
-    """What was rated since then: ratings by the text of the answer."""
-    texts = {each["id"]: said(each) for each in agent.logged()}
-    return {texts[answer]: rating for answer, rating in agent.given().items()}

@@ -23,7 +23,6 @@ SHELLS = {"claude-code": ("Bash", "command"), "codex": ("exec_command", "cmd")}
 
 
 def played(burnish: Burnish, agent: str, home: Path) -> str:
-    """Run the example; returns what it printed."""
     path = os.pathsep.join((str(CLIENTS / "node_modules" / ".bin"), os.environ["PATH"]))
     command = (sys.executable, "-m", "examples.coding_agent", "--agent", agent, "--attempts", "1")
     ended = subprocess.run(

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.agent import Agent
+from tests.clients.agent import Agent, said
 from tests.clients.script import decide, question
 from tests.clients.telegram import telegram
-from tests.clients.test_agents import AGENTS, HEADLESS, Headless, said
+from tests.clients.test_agents import AGENTS, HEADLESS, Headless
 from tests.clients.test_by_hand import PLAIN
 from tests.clients.test_channel import ANN, react, settings
 from tests.support.burnish import Burnish, running

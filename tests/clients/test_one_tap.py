@@ -14,9 +14,8 @@ import httpx
 import pytest
 
 from burnish.parts.connect.hook import OFFER
-from tests.clients.agent import CLIENTS, Agent
+from tests.clients.agent import CLIENTS, Agent, said
 from tests.clients.script import question
-from tests.clients.test_agents import said
 from tests.support.burnish import Burnish, running
 from tests.support.llama_server import free_port
 from tests.support.patience import within
@@ -25,19 +24,6 @@ from tests.support.scripted_model import ScriptedModel
 DRIVER = Path(__file__).with_name("notes.mjs")
 PLUGIN = Path(__file__).parents[2] / "parts" / "connect" / "openclaw_plugin"
 ASK = ("claude", "-p", "--output-format", "stream-json", "--verbose")
-
-
-@pytest.fixture
-def agent(burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(burnish, model, tmp_path)
-    agent.begin()
-    yield agent
-    agent.end()
-
-
-def ratings(agent: Agent) -> dict[str, float]:
-    texts = {each["id"]: said(each) for each in agent.logged()}
-    return {texts[answer]: rating for answer, rating in agent.given().items()}
 
 
 def test_one_key_rates_in_claude_code(agent: Agent) -> None:
@@ -50,7 +36,7 @@ def test_one_key_rates_in_claude_code(agent: Agent) -> None:
     agent.run(*ASK, "--continue", asked_then)
     assert "rated good" in agent.run(*ASK, "--continue", " + ")
     agent.run(*ASK, "--continue", asked_last)  # says nothing about the answer before
-    assert ratings(agent) == {first: -1.0, second: 1.0}
+    assert agent.ratings() == {first: -1.0, second: 1.0}
     assert third in [said(each) for each in agent.logged()]
     told = [text for each in agent.model.asked for text in each.said]
     assert not {"+", "-", " + "} & set(told)  # neither the keys nor the offer reach the model
@@ -91,7 +77,7 @@ def test_taking_a_reaction_back_takes_its_rating_back(agent: Agent, channel: str
         for count, (verb, person, emoji, expected) in enumerate(steps):
             key = NOTES[channel].format(verb=verb, message="m1", person=person, emoji=emoji, count=count)
             assert told({"restart": True} if verb == "restart" else {"key": key}) == ["looked"]
-            assert ratings(agent) == expected, (count, verb, person)
+            assert agent.ratings() == expected, (count, verb, person)
 
 
 REACTION = "telegram:reaction:{}:m1:ann:👍"
@@ -101,15 +87,15 @@ def test_no_reaction_is_lost_while_burnish_is_away(model: ScriptedModel, tmp_pat
     """They wait in order, although a turn takes OpenClaw's notes away, and the plugin starts again."""
     with alone(model, tmp_path) as (agent, told, answer, again):
         told({"key": REACTION.format("added")})
-        assert ratings(agent) == {answer: 1.0}
+        assert agent.ratings() == {answer: 1.0}
         agent.burnish.kill()
         for step in ({"key": REACTION.format("removed")}, {"turn": True}, {"restart": True}):
             told(step)
         with again():
             told({})
-            assert ratings(agent) == {}
+            assert agent.ratings() == {}
             told({"key": REACTION.format("added").replace("👍", "👎")})
-            assert ratings(agent) == {answer: -1.0}
+            assert agent.ratings() == {answer: -1.0}
 
 
 def test_a_reaction_that_came_and_went_while_burnish_was_away(model: ScriptedModel, tmp_path: Path) -> None:
@@ -119,7 +105,7 @@ def test_a_reaction_that_came_and_went_while_burnish_was_away(model: ScriptedMod
         told({"key": REACTION.format("removed")})
         with again():
             told({})
-            assert ratings(agent) == {}
+            assert agent.ratings() == {}
             [undone] = httpx.get(f"{agent.burnish.url}/v1/feedback", timeout=within(60)).json()["data"]
             assert undone["undone_at"], "it was given, and taken back"
 
@@ -128,9 +114,9 @@ def test_two_quick_taps_count_once_and_the_last_one_wins(agent: Agent) -> None:
     response, answer = answered(agent)
     with plugin(agent, "telegram", agent.burnish.url, response, answer) as told:
         assert told({"buttons": ["good", "bad"]}) == ["looked", "👍 ✓ 👎", "👍 👎 ✓"]
-        assert ratings(agent) == {answer: -1.0}
+        assert agent.ratings() == {answer: -1.0}
         assert told({"buttons": ["bad"]}) == ["looked", "👍 👎"]
-        assert ratings(agent) == {}  # the first tap doesn't count again
+        assert agent.ratings() == {}  # the first tap doesn't count again
 
 
 def test_a_tap_that_burnish_refuses_says_so(agent: Agent) -> None:
@@ -146,7 +132,7 @@ def test_a_change_that_fails_leaves_the_rating_before(model: ScriptedModel, tmp_
         assert told({"buttons": ["bad"]}) == ["looked", "burnish: not rated: burnish does not answer"]
         with again():
             told({})
-            assert ratings(agent) == {answer: 1.0}
+            assert agent.ratings() == {answer: 1.0}
 
 
 def test_a_reaction_that_rates_nothing_is_in_the_log(agent: Agent) -> None:

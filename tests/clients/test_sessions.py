@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.clients import going_back
-from tests.clients.agent import Agent
+from tests.clients.agent import Agent, said
 from tests.clients.script import question, words_anew
-from tests.clients.test_agents import CODEX, HEADLESS, Headless, said
+from tests.clients.test_agents import CODEX, HEADLESS, Headless
 
 Command = tuple[str, ...]
 
@@ -72,7 +72,6 @@ class Session:
         """The id of the last answer that was said to the person."""
 
     def ask(self, command: Command, *, of_tool: bool = False) -> str:
-        """Ask something new; return the id of the answer."""
         asked, answer = question(of_tool)
         return self.asked(self.agent.run(*command, asked), answer)
 

@@ -7,9 +7,9 @@ from http import HTTPStatus
 import httpx
 import pytest
 
-from tests.clients.agent import Agent
+from tests.clients.agent import Agent, said
 from tests.clients.script import delegated
-from tests.clients.test_agents import HEADLESS, said
+from tests.clients.test_agents import HEADLESS
 from tests.support.patience import within
 
 LOOKER = (
@@ -51,7 +51,6 @@ def rate(agent: Agent, conversation: str) -> httpx.Response:
 
 
 def covered(agent: Agent) -> set[str]:
-    """What the ratings are about."""
     return {each["id"] for each in agent.logged() if each["rating"] is not None}
 
 

@@ -33,7 +33,6 @@ def tool_use(name: str, given: dict[str, Any], id: str = "toolu_1") -> Block:
 def message(
     *content: Block, id: str = "msg_1", stop_reason: str = "end_turn", model: str = "mock"
 ) -> dict[str, Any]:
-    """A whole message."""
     head = {"id": id, "type": "message", "role": "assistant", "model": model, "stop_sequence": None}
     return head | {"content": [*content], "stop_reason": stop_reason, "usage": USAGE}
 

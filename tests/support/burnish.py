@@ -36,8 +36,6 @@ BUSY = {
 
 @dataclass
 class Burnish:
-    """The running program."""
-
     url: str
     process: subprocess.Popen[bytes]
     data_dir: Path
@@ -45,7 +43,6 @@ class Burnish:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self.process.pid
 
     def kill(self) -> None:

@@ -14,8 +14,6 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a message."""
-
     kind: Literal["text", "file", "image"]
     value: str
     """The text; what is in the file; where the image is, and what is shown in its place."""
@@ -61,8 +59,6 @@ class Answer:
 
 @dataclass(frozen=True)
 class Result:
-    """What the tool returned."""
-
     call_id: str
     text: str
 

@@ -51,7 +51,6 @@ async def _asked(
 
 
 async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
-    """The whole greedy answer."""
     async with _asked(endpoint, prompt, tokens) as response:
         return str((await response.json())["choices"][0]["message"]["content"])
 

@@ -50,8 +50,6 @@ class Asked:
 
 @dataclass
 class Planned:
-    """An answer."""
-
     status: int = 200
     headers: Headers = field(default_factory=list)
     chunks: Sequence[bytes] = ()
@@ -80,8 +78,6 @@ class Exchange:
 
 @dataclass
 class Got:
-    """An answer as it came."""
-
     status: int
     headers: Headers
     chunks: list[bytes]
@@ -120,7 +116,6 @@ class Stage:
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run something in the loop of the stage."""
         return self._runner.run(asyncio.wait_for(work, within(LIMIT_S)))
 
     def check(self, *exchanges: Exchange) -> None:
@@ -136,7 +131,6 @@ class Stage:
         self._turns[None].taken.release()
 
     async def script(self, request: Received, writer: asyncio.StreamWriter) -> None:
-        """Answer as it is planned."""
         turn = self._turns[request.header(TAG)]
         if turn.received and request.body == NOTHING_ASKED:
             writer.write(b"HTTP/1.1 400 \r\ncontent-length: 2\r\n\r\n{}")
@@ -165,12 +159,10 @@ class Stage:
             await writer.drain()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection to burnish."""
         address = urlsplit(self.url)
         return await asyncio.open_connection(address.hostname, address.port, limit=2**20)
 
     async def hang_up(self) -> None:
-        """Close the connections to burnish."""
         while self._idle:
             self._idle.pop()[1].close()
 
@@ -269,7 +261,6 @@ def stage(tmp_path: Path, **flags: Any) -> Iterator[Stage]:
 
 
 def request_bytes(asked: Asked, url: str) -> bytes:
-    """Return a request as it goes over the wire."""
     host = url.removeprefix("http://").encode()
     head = [(b"Host", host), *asked.headers, *asked.hop]
     body = asked.body
@@ -289,7 +280,6 @@ def ends(chunks: Sequence[bytes]) -> list[int]:
 
 
 def wire(headers: Headers) -> list[bytes]:
-    """Return headers as they go over the wire."""
     return [b"%b: %b\r\n" % header for header in headers]
 
 

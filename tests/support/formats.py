@@ -32,7 +32,6 @@ class Format:
 
     @property
     def content_type(self) -> str:
-        """Of a stream."""
         return f"{wires.content_type(self._form)}; charset=utf-8"
 
     def whole(self, chance: Chance) -> bytes:

@@ -39,7 +39,6 @@ PACK: dict[bytes, Callable[[bytes], bytes]] = {
 
 
 def exchange(form: Format, chance: Chance, number: int) -> Exchange:
-    """An exchange of a format."""
     streamed = chance.maybe() if form.streamed is None else form.streamed
     model = chance.choice(NAMES)
     target, written = chance.choice(form.targets), write(form.request(chance, streamed), chance)

@@ -21,8 +21,6 @@ TOKEN = "hf_a_secret"
 
 @dataclass
 class Asked:
-    """One request."""
-
     host: str
     """"hub" or "cdn"."""
     path: str

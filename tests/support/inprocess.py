@@ -65,7 +65,6 @@ async def logged(client: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 
 async def ratings(client: httpx.AsyncClient) -> list[dict[str, Any]]:
-    """Return all feedback, latest first."""
     return list((await client.get("/v1/feedback")).json()["data"])
 
 

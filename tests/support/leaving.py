@@ -84,7 +84,6 @@ async def leave_at_the_end(http: httpx.AsyncClient, path: str, *, rate: bool = F
 async def lagging(
     folder: Path, lag_s: float, *more: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream, Lagging]]:
-    """Run burnish before such an upstream."""
     script = Lagging(lag_s, *more)
     async with behind(folder, script) as (http, server):
         yield http, server, script

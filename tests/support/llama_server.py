@@ -73,7 +73,6 @@ def boot(
 
 
 def end(server: subprocess.Popen[bytes]) -> None:
-    """End an engine and all its processes."""
     family = [] if server.poll() is not None else [psutil.Process(server.pid)]
     family += [child for each in family for child in each.children(recursive=True)]
     server.terminate()

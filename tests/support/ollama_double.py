@@ -35,8 +35,6 @@ def full(name: str) -> str:
 
 @dataclass
 class Model:
-    """One model in Ollama."""
-
     weights: str
     """Digest of its file."""
     adapter: str | None = None
@@ -81,7 +79,6 @@ class OllamaDouble:
         return self.folder / digest.replace(":", "-")
 
     def blobs(self) -> set[str]:
-        """The digests of all files."""
         return {path.name.replace("-", ":") for path in self.folder.glob("sha256-*")}
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

@@ -34,7 +34,6 @@ def run(
     env: Mapping[str, str] | None = None,
     limit_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
     ours = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
     return subprocess.run(
         [sys.executable, "-m", "burnish", *arguments],
@@ -127,7 +126,6 @@ class Screen:
         self._unread = b""
 
     def type(self, text: str) -> None:
-        """Press keys."""
         os.write(self.descriptor, text.encode())
 
     def until(self, text: str, limit_s: float | None = None) -> str:

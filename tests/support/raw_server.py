@@ -123,7 +123,6 @@ def says(*answers: Sequence[bytes] | bytes, stays: bool = True) -> Answer:
 
 @asynccontextmanager
 async def pool(**limits: float) -> AsyncIterator[Pool]:
-    """Open a pool with these settings."""
     opened = pool_of(Config(data_dir=Path("/nonexistent"), **limits))
     try:
         yield opened
@@ -132,7 +131,6 @@ async def pool(**limits: float) -> AsyncIterator[Pool]:
 
 
 async def get(opened: Pool, url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
-    """Return status and body of one answer."""
     async with asyncio.timeout(within(20)):
         with await opened.send(method, url, [], body, path="/x") as response:
             return response.status, await response.whole()

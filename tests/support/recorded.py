@@ -28,8 +28,6 @@ SIZE = 7
 
 @dataclass(frozen=True)
 class Recorded:
-    """A streamed answer."""
-
     surface: str
     path: str
     parts: tuple[bytes, ...]

@@ -45,7 +45,6 @@ def call(name: str, arguments: str = "{}", call_id: str = "call_1") -> Item:
 
 
 def response(*output: Item, response_id: str = "resp_1", **more: Any) -> Item:
-    """A whole response."""
     return {
         "id": response_id,
         "object": "response",

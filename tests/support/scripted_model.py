@@ -30,8 +30,6 @@ ERRORS = {
 
 @dataclass(frozen=True)
 class Fails:
-    """One refusal."""
-
     status: HTTPStatus
 
 

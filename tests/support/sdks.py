@@ -48,7 +48,6 @@ class Format:
 
 
 def status_code(error: Any) -> int:
-    """Of such an error."""
     return int(error.code if isinstance(error, errors.APIError) else error.status_code)
 
 
@@ -118,7 +117,6 @@ class World:
     unknown: Script = field(default_factory=lambda: reply(b'{"detail":"Not Found"}', status="404 Not Found"))
     """Answers on the paths that it does not have."""
     models: list[Json] = field(default_factory=list)
-    """Its list of models."""
     native: bool = False
     """Whether it speaks every format, and not only chat."""
 

@@ -48,8 +48,6 @@ ARCHITECTURES = ("llama", "mistral3", "qwen2", "qwen3", "gemma", "gemma2", "gemm
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The size of a tiny model."""
-
     architecture: str
     """As GGUF calls it."""
     heads: int = 4

@@ -76,7 +76,6 @@ def steps(model: Any, prompt: list[int], tokens: int) -> list[NDArray[np.float32
 
 
 def greedy(model: Any, prompt: list[int], tokens: int) -> list[int]:
-    """The tokens of a greedy answer."""
     return [int(logprobs.argmax()) for logprobs in steps(model, prompt, tokens)]
 
 

@@ -64,7 +64,6 @@ async def held(engine: httpx.AsyncClient, tokens: Json) -> int:
 
 
 def chunks(text: str) -> Iterator[Json]:
-    """The events of a stream."""
     for line in text.splitlines():
         if line.startswith("data: {"):
             yield json.loads(line.removeprefix("data: "))

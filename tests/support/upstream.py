@@ -23,11 +23,9 @@ class Received:
     trailers: list[tuple[str, str]] = field(default_factory=list)
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     def json(self) -> dict:
-        """Return the body, parsed."""
         return orjson.loads(self.body)
 
 
@@ -36,15 +34,12 @@ Script = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Upstream:
-    """The running server."""
-
     url: str
     script: Script
     requests: list[Received] = field(default_factory=list)
     disconnects: int = 0
     """Connections that the other side closed while an answer was under way."""
     connections: int = 0
-    """Connections that were opened."""
 
 
 async def _read(reader: asyncio.StreamReader, begun: bytes) -> Received:

@@ -42,7 +42,6 @@ class UserManager:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Variables for commands in this user's session."""
         return {
             "HOME": str(self.home),
             "XDG_RUNTIME_DIR": str(self.runtime),
@@ -82,7 +81,6 @@ class UserManager:
             time.sleep(0.01)
 
     def log_out(self) -> None:
-        """End the manager and all that it runs."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(within(2 * LIMIT_S))

@@ -143,7 +143,6 @@ def _statement(feedback: Mapping[str, Any], about: str) -> Statement | None:
 
 
 def _correction(output: Any) -> str | None:
-    """Return the text of a corrected output."""
     if not output:
         return None
     try:

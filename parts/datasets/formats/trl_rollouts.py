@@ -15,7 +15,6 @@ NO_PROMPT = "the engine doesn't tell the ids of the prompt"
 
 
 def why_not(rollout: Mapping[str, Any]) -> str | None:
-    """Return why a rollout can't be a line."""
     if rollout["reward"] is None:
         return NO_REWARD
     for step in rollout["steps"]:

@@ -205,7 +205,6 @@ class Block(Markdown):
 
     @property
     def code(self) -> Code | None:
-        """The code, if this is a block of code."""
         if len(self.parsed) != 1 or self.parsed[0].type not in CODE:
             return None
         element = Code.create(self, self.parsed[0])

@@ -141,7 +141,6 @@ class _Chat:
         return ""
 
     def _ask(self, text: str) -> str | None:
-        """Ask the model, show its answer, and ask for a rating."""
         stopped = False
         with ctrl_c() as pressed, unechoed(), self._talk.asking(text) as answer:
             with (LiveAnswer if self._drawn else PlainAnswer).showing(console) as display:

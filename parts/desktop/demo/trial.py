@@ -37,8 +37,6 @@ _Step = TypeVar("_Step")
 
 
 class RunBar:
-    """The bar of one run."""
-
     def __init__(self, bars: Progress, bar: TaskID, name: str, *, quiet: bool) -> None:
         self._bars, self._bar, self._name, self._quiet = bars, bar, name, quiet
         self._doing = ""

@@ -38,8 +38,6 @@ def brief(text: str, finished: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question and its answer."""
-
     question: str
     answer: str
     finished: bool

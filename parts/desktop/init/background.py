@@ -53,8 +53,6 @@ class ServiceStart:
 
 
 class ServiceEnd:
-    """Uninstalls the service."""
-
     def __init__(self, service: Service) -> None:
         self._service = service
         self._settings: tuple[dict[str, Any], Path | None] | None = None

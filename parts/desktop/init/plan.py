@@ -88,8 +88,6 @@ class SetupAnswers:
 
 
 class Setting(NamedTuple):
-    """A setting that gets another value."""
-
     name: str
     old: Any
     """None: it wasn't set."""
@@ -160,7 +158,6 @@ class SetupPlan:
     record: SetupRecord
     """The record as it will be."""
     earlier: SetupRecord | None
-    """The record of an earlier ``init``."""
 
     @property
     def installs_service(self) -> bool:

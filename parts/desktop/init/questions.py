@@ -35,8 +35,6 @@ LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The answers that came as flags."""
-
     agents: str | None = None
     upstream: str | None = None
     model: str | None = None

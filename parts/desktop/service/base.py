@@ -33,7 +33,6 @@ LOOK_EVERY_S = 0.1
 class ServiceState:
     installed: bool
     at_login: bool = False
-    """Whether it starts at login."""
     running: bool = False
     pid: int | None = None
     since: str = ""
@@ -68,7 +67,6 @@ class Service(ABC):
     """burnish under the service manager of one user."""
 
     name: str
-    """The service manager."""
 
     def install(
         self, flags: Mapping[str, Any], file: Path | None = None, *, force: bool = False

@@ -239,7 +239,6 @@ def _quoted(word: str, *specials: str) -> str:
 
 
 def _address(socket: Path) -> tuple[str, int]:
-    """Return the address in a socket unit."""
     for line in _lines(socket):
         if line.startswith("ListenStream="):
             host, _, port = line.partition("=")[2].rpartition(":")

@@ -68,7 +68,6 @@ def _executed(content: str) -> dict[str, Any]:
 
 
 async def given(client: httpx.AsyncClient) -> list[tuple[Any, ...]]:
-    """Return the standing feedback."""
     listed = (await client.get("/v1/feedback")).json()["data"]
     return [
         (each["rater"], each["reward"], each["comment"], each["tags"])

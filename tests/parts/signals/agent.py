@@ -72,8 +72,6 @@ def pytest_says(passed: int, failed: int = 0, more: str = "") -> str:
 
 @dataclass
 class Agent:
-    """One session."""
-
     client: httpx.AsyncClient
     headers: dict[str, str] = field(default_factory=dict)
     messages: list[Json] = field(default_factory=list)

@@ -24,8 +24,6 @@ from tests.support.vllm_double import Engine
 
 
 class User:
-    """A user with agents, who runs commands in a session of their own."""
-
     def __init__(self, manager: UserManager, engine: str) -> None:
         self.manager = manager
         self.home = manager.home
@@ -53,7 +51,6 @@ class User:
         return found
 
     async def preset(self) -> str:
-        """The preset with which the service runs."""
         async with httpx.AsyncClient(trust_env=False, timeout=within(60)) as http:
             found = await http.get(f"http://127.0.0.1:{self.port}/burnish/config")
             return str(found.json()["train"]["preset"])

@@ -52,7 +52,6 @@ class Session:
         return {**self.manager.env, "BURNISH_DATA_DIR": str(self.data_dir)}
 
     def burnish(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run ``burnish service``."""
         return call("service", *arguments, env=self.env | env)
 
     def install(self, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +73,6 @@ class Session:
         return found
 
     def clean(self) -> None:
-        """Leave no service, and nothing in the home directory."""
         self.burnish("uninstall")
         for path in self.manager.home.iterdir():
             shutil.rmtree(path)
@@ -100,7 +98,6 @@ def installed(last: Session) -> Session:
 
 @pytest.fixture
 def session(manager: UserManager, last: Session, tmp_path: Path) -> Iterator[Session]:
-    """Nothing is installed."""
     if any(manager.home.iterdir()):
         last.clean()
     session = Session(manager, tmp_path / "data")
@@ -260,21 +257,18 @@ def served(session: Session) -> int:
             time.sleep(0.02)
 
 
-def test_a_port_taken_by_a_stranger_is_named_and_nothing_is_installed(session: Session) -> None:
+@pytest.mark.parametrize("taken", ["port", "data directory"])
+def test_what_somebody_else_has_is_named_and_nothing_is_installed(session: Session, taken: str) -> None:
     before = session.home()
-    with socket.create_server(("127.0.0.1", session.port)):
-        done = session.install(*NOWHERE)
-    assert done.returncode == 1
-    assert f"another program listens on 127.0.0.1:{session.port}" in done.stderr
-    assert session.home() == before
-
-
-def test_a_data_directory_in_use_is_named_and_nothing_is_installed(session: Session) -> None:
-    before = session.home()
-    with running(session.data_dir, *NOWHERE):
-        done = session.install(*NOWHERE)
-    assert done.returncode == 1
-    assert f"another burnish already uses {session.data_dir}" in done.stderr
+    if taken == "port":
+        says = f"another program listens on 127.0.0.1:{session.port}"
+        with socket.create_server(("127.0.0.1", session.port)):
+            done = session.install(*NOWHERE)
+    else:
+        says = f"another burnish already uses {session.data_dir}"
+        with running(session.data_dir, *NOWHERE):
+            done = session.install(*NOWHERE)
+    assert (done.returncode, says in done.stderr) == (1, True)
     assert session.home() == before
 
 
