@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.parts import user_files
-from burnish.parts.connect import open_webui, openclaw
+from burnish.parts.connect import open_webui
 from burnish.parts.connect.base import (
     BURNISH_KEY,
     IN_ENVIRONMENT,
@@ -19,9 +19,8 @@ from burnish.parts.connect.base import (
     Keys,
     Place,
 )
-from burnish.parts.connect.changes import OwnFile, SettingsChange
+from burnish.parts.connect.changes import Json, OwnFile, Scratch, SettingsChange, Toml
 from burnish.parts.connect.json_text import END
-from burnish.parts.connect.merging import Json, Toml
 from burnish.parts.connect.yaml_items import YamlItem, scalar
 from burnish.proxy.client_headers import KEY_HEADER
 
@@ -219,6 +218,62 @@ def llm(place: Place, home: Home) -> Sequence[FileChange]:
     return (YamlItem(home.named("LLM_USER_PATH", str(usual)) / "extra-openai-models.yaml", lines),)
 
 
+# -- OpenClaw ----------------------------------------------------------------------------------------------------------
+
+OPENCLAW_PLUGIN = Path(__file__).parent / "openclaw_plugin"
+OPENCLAW_SENT = "sent.json"
+"""The plugin's record of the answers in each message."""
+
+
+def openclaw(place: Place, home: Home) -> Sequence[FileChange]:
+    """It sends ``/rl`` as a message; a plugin reads reactions in channels."""
+    settings = _openclaw_file(home)
+    folder = settings.parent / "burnish"
+    provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
+    provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.token
+    if place.headers:
+        provider["headers"] = place.headers
+    provider["models"] = [{"id": place.model, "name": "burnish"}]
+    entries: list[tuple[Keys, Any]] = [
+        (("models", "providers", "burnish"), provider),
+        (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
+    ]
+    if place.mode == "command":
+        return (SettingsChange(settings, Json(), entries),)
+    entries += [
+        (("plugins", "load", "paths", END), str(folder)),
+        (("plugins", "entries", "burnish"), _openclaw_plugin(place)),
+    ]
+    if _openclaw_allows_only_some(settings):
+        entries.append((("plugins", "allow", END), "burnish"))
+    plugin = [
+        OwnFile(folder / file.name, file.read_text("utf-8")) for file in sorted(OPENCLAW_PLUGIN.iterdir())
+    ]
+    return (SettingsChange(settings, Json(), entries), *plugin, Scratch(folder / OPENCLAW_SENT))
+
+
+def _openclaw_allows_only_some(settings: Path) -> bool:
+    """Return True if only the plugins in a list are loaded."""
+    try:
+        file = user_files.read(settings)
+        return bool(file and Json().parse(file[0]).get("plugins", {}).get("allow"))
+    except (ValueError, AttributeError):
+        return False  # changing the file will raise the error
+
+
+def _openclaw_plugin(place: Place) -> dict[str, Any]:
+    config = {"url": place.url, "buttons": place.mode == "prompt"} | ({"key": place.key} if place.key else {})
+    # The plugin reads replies and recipients to match answers with messages.
+    return {"enabled": True, "hooks": {"allowConversationAccess": True}, "config": config}
+
+
+def _openclaw_file(home: Home) -> Path:
+    base = Home(home.named("OPENCLAW_HOME", "."), home.env)
+    return home.named(
+        "OPENCLAW_CONFIG_PATH", str(base.named("OPENCLAW_STATE_DIR", ".openclaw") / "openclaw.json")
+    )
+
+
 # -- aider: it has a settings file in each project, so the user sets it up by hand -------------------------------------
 
 
@@ -254,7 +309,7 @@ AGENTS: dict[str, Agent] = {
             own_key=f"{IN_ENVIRONMENT}, or the key of opencode auth login for burnish",
         ),
         Agent(
-            *("openclaw", "OpenClaw", "openclaw", openclaw.changes),
+            *("openclaw", "OpenClaw", "openclaw", openclaw),
             choice="two buttons, 👍 and 👎, in channels that have buttons",
         ),
         Agent("qwen-code", "Qwen Code", "qwen", qwen_code),

@@ -13,13 +13,15 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from burnish.parts.signals.checks import CheckCommand, check_in
-from burnish.parts.signals.commits import Git, covers, gits_in
 from burnish.parts.signals.counts import RunCounts, counts_in
 from burnish.parts.signals.edits import (
     FAILED,
     PATCH_BEGINS,
     Edit,
+    Git,
+    covers,
     edits_by,
+    gits_in,
     is_test,
     patched,
     says_how_tests_run,

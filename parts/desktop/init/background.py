@@ -60,7 +60,7 @@ class ServiceEnd:
     def take(self) -> None:
         """Raises ServiceError."""
         settings = self._service.settings()
-        if self._service.uninstall().was_installed:
+        if self._service.uninstall() is not None:
             self._settings = settings
 
     def take_back(self) -> None:

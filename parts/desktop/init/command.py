@@ -6,29 +6,20 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from burnish.config.config import Config, default_config_file
 from burnish.config.settings import ENV_PREFIX
-from burnish.parts.connect import Home
+from burnish.parts.connect import AGENTS, Home, Place
 from burnish.parts.connect.base import EMBEDDED
 from burnish.parts.connect.command import place_at, show_files
-from burnish.parts.desktop.init import checks
 from burnish.parts.desktop.init.background import ServiceEnd, ServiceHere, ServiceStart
-from burnish.parts.desktop.init.carrying_out import carry_out, purge, undo
-from burnish.parts.desktop.init.plan import SetupAnswers, SetupRecord, make_plan
-from burnish.parts.desktop.init.questions import Flags, Questions
-from burnish.parts.desktop.init.screen import (
-    ADVICE,
-    short_path,
-    show_how_it_runs,
-    show_plan,
-    show_result,
-    show_unconnected,
-)
+from burnish.parts.desktop.init.carrying_out import Background, carry_out, purge, undo
+from burnish.parts.desktop.init.plan import SetupAnswers, SetupPlan, SetupRecord, make_plan
+from burnish.parts.desktop.init.questions import Flags, Questions, agents_here, check_engine, running_here
 from burnish.parts.desktop.service import this_machines
 from burnish.proxy.plain import plain
 from burnish.terminal.client import read_settings
@@ -110,7 +101,7 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
     file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or default_config_file()).absolute()
     earlier = SetupRecord.read(settings.data_dir)
     service_here = ServiceHere(flags.service, earlier)
-    running = checks.running_here(settings)
+    running = running_here(settings)
     questions = Questions(flags, settings, earlier, home, own_url=service_here.url or running, asks=asks)
     answers = questions.answers(service_possible=service_here.service is not None)
     config = _settings_of(answers)
@@ -131,7 +122,7 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
             carry_out(plan, step)
     show_result(plan, place)
     if not (asks or earlier or flags.agents or answers.upstream):
-        show_unconnected([name for name in checks.agents_here(home) if name not in answers.agents])
+        show_unconnected([name for name in agents_here(home) if name not in answers.agents])
     show_how_it_runs(
         plan, step, service_here.missing, running=bool(running) and not isinstance(step, ServiceEnd)
     )
@@ -142,7 +133,7 @@ def _checked(config: Config) -> str | None:
     """Return what is missing for training, if anything is. Raises CommandFailed if the engine can't answer."""
     try:
         with console.status("checking the engine …"):
-            return checks.check_engine(config)
+            return check_engine(config)
     except WrongUsage:
         raise
     except CommandFailed as error:
@@ -170,7 +161,7 @@ def _undo(*, purging: bool, yes: bool) -> None:
             soft_wrap=True,
         )
     if record and record.service:
-        for note in this_machines().uninstall().notes:
+        for note in this_machines().uninstall() or ():
             console.print(escape(note), soft_wrap=True)
         console.print("  removed    the service")
     outcomes = undo(data_dir)
@@ -182,7 +173,7 @@ def _undo(*, purging: bool, yes: bool) -> None:
             f"Your answers, ratings and versions are kept in [cyan]{escape(place)}[/].", soft_wrap=True
         )
         console.print("To delete them too: [cyan]burnish init --undo --purge[/]")
-    if any(outcome.what == "restored" for outcome in outcomes) and checks.running_here(config):
+    if any(outcome.what == "restored" for outcome in outcomes) and running_here(config):
         console.print("[yellow]burnish is still running with the settings that were undone: restart it[/]")
     if leftovers:
         raise CommandFailed("not everything could be undone: mend the files above, then run it again")
@@ -205,3 +196,90 @@ def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) ->
     console.print(f"  deleted    {escape(short_path(data_dir, home))}", soft_wrap=True)
     for path in leftovers:
         console.print(f"  left       {escape(short_path(path, home))}: it isn't burnish's", soft_wrap=True)
+
+
+# -- the screen --------------------------------------------------------------------------------------------------------
+
+ADVICE = """\
+Rate both good and bad answers, and say in words what is wrong:
+  in a chat     [cyan]/rl good[/]   [cyan]/rl bad too long[/]
+  in a shell    [cyan]burnish good[/]   [cyan]burnish bad "too long"[/]
+Words teach the most."""
+
+
+def show_plan(plan: SetupPlan, step: Background | None, file: Path, home: Home) -> None:
+    if not (plan.changes_anything or step):
+        console.print("\nEverything is already set up like this: nothing to change.")
+        return
+    console.print("\n[bold]This changes:[/]")
+    for part in plan.parts:
+        for change in part.planned:
+            if not change.changes:
+                continue
+            path = Path(change.record.path)
+            console.print(
+                f"  {'create' if change.text is None else 'change'}  {escape(short_path(path, home))}",
+                soft_wrap=True,
+            )
+            if path == file:
+                for name, old, new in plan.settings:
+                    console.print(f"          [dim]{escape(_setting(name, old, new))}[/]", soft_wrap=True)
+    for name in plan.dropped:
+        console.print(f"  undo    the settings of {AGENTS[name].title}")
+    if isinstance(step, ServiceStart):
+        again = "  restart burnish, which runs in the background, with the new settings"
+        console.print(
+            "  start   burnish as a service, now and at each login" if plan.installs_service else again
+        )
+    elif step:
+        console.print("  stop    burnish, and remove the service")
+
+
+def _setting(name: str, old: Any, new: Any) -> str:
+    if new is None:
+        return f"{name} is removed (was {plain(str(old))})"
+    return f"{name} = {plain(str(new))}" + (f" (was {plain(str(old))})" if old is not None else "")
+
+
+def short_path(path: Path, home: Home) -> str:
+    """Return a path with ~ for the home directory."""
+    return f"~/{path.relative_to(home.path)}" if path.is_relative_to(home.path) else str(path)
+
+
+def show_result(plan: SetupPlan, place: Place) -> None:
+    console.print(f"\n[bold]burnish is set up[/] for [bold cyan]{escape(place.url)}[/]", soft_wrap=True)
+    for name in plan.answers.agents:
+        console.print(
+            f"  {AGENTS[name].title}: to rate, type [cyan]{escape(AGENTS[name].rating)}[/]", soft_wrap=True
+        )
+        if steps := AGENTS[name].by_hand(place):
+            console.print(escape(steps), soft_wrap=True)
+    console.print(
+        f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
+    )
+
+
+def show_unconnected(names: Sequence[str]) -> None:
+    if names:
+        console.print(
+            f"[yellow]{', '.join(names)}: installed, but not connected, because coding agents send more than the "
+            "embedded engine reads.[/] To connect anyway: [cyan]burnish init --agents found[/]",
+            soft_wrap=True,
+        )
+
+
+def show_how_it_runs(plan: SetupPlan, step: Background | None, missing: str, *, running: bool) -> None:
+    if isinstance(step, ServiceStart) and step.installed:
+        for note in step.installed.notes:
+            console.print(escape(note), soft_wrap=True)
+    if plan.answers.service:
+        console.print("burnish runs in the background: [cyan]burnish service status[/]")
+        return
+    if missing:
+        console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
+    if not running:
+        console.print("burnish doesn't run yet. Start it with: [cyan]burnish up[/]")
+    elif plan.settings:
+        console.print(
+            "[yellow]burnish is running with the old settings: stop it, and start it with burnish up[/]"
+        )

@@ -13,7 +13,7 @@ from burnish.adapters.hosts.fetch import cache_path
 from burnish.parts import user_files
 from burnish.parts.connect import AGENTS, FileChange, Home, Place, connection
 from burnish.parts.connect.base import Keys
-from burnish.parts.connect.merging import NOTHING, Toml, at, with_entries
+from burnish.parts.connect.changes import NOTHING, Toml, at, with_entries
 from burnish.proxy.http.errors import ConfigError
 from burnish.system import durable
 

@@ -1,25 +1,32 @@
-"""The questions of ``burnish init``. Each is answered by a flag, by the user, or by its default."""
+"""The questions of ``burnish init``, each answered by a flag, the user or its default; and checks of the answers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_args
+from urllib.parse import urlsplit
 
+import httpx
 import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from burnish.adapters.hosts.model_file import is_for_embedded
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.model_file import hub_model, is_for_embedded, model_file
+from burnish.cli import doctor_machine, doctor_network
 from burnish.cli.engines import EngineOffer, engines_here, offers
-from burnish.config.config import Config
+from burnish.config.config import Config, is_loopback
+from burnish.config.engines import OLLAMA
 from burnish.config.tables import LITELLM, TrainConfig
 from burnish.parts.connect import AGENTS, Home, is_own
-from burnish.parts.desktop.init import checks
 from burnish.parts.desktop.init.plan import SetupAnswers, SetupRecord
+from burnish.proxy import server_file
 from burnish.proxy.plain import plain
+from burnish.proxy.relay.routing import placed
 from burnish.terminal.client import read_settings
 from burnish.terminal.errors import CommandFailed, WrongUsage
 from burnish.terminal.terminal import console
@@ -85,7 +92,7 @@ class Questions:
             offer = self._chosen_engine()
             upstream, model = offer.upstream, flags.model or offer.model
         if upstream is None:
-            return None, checks.embedded_model(model) if model and model != SMALL else None
+            return None, embedded_model(model) if model and model != SMALL else None
         return upstream, self._model_of(upstream, model)
 
     def _chosen_engine(self) -> EngineOffer:
@@ -115,7 +122,7 @@ class Questions:
         """Choose among the models of an upstream. A cloud's needn't be chosen: agents name them."""
         if not is_own(upstream):
             return model
-        models = checks.models_of(upstream.partition(",")[0])
+        models = models_of(upstream.partition(",")[0])
         if model is not None:
             return _read_model(model, models)
         if len(models) <= 1:
@@ -126,7 +133,7 @@ class Questions:
         return _ask("Model", plain(models[0]), lambda text: _read_model(text, models))
 
     def _agents(self, upstream: str | None) -> tuple[str, ...]:
-        names = checks.agents_here(self.home)
+        names = agents_here(self.home)
         if self.flags.agents is not None:
             return _read_agents(self.flags.agents, names)
         # Coding agents send more than the embedded engine reads unless `context` is set.
@@ -158,15 +165,15 @@ class Questions:
 
     def _port(self) -> int:
         host, port = self.config.host, self.flags.port or self.config.port
-        fault = checks.port_fault(host, port)
+        fault = port_fault(host, port)
         if fault is None or self.own_url.endswith(f":{port}"):
             return port
-        free_port = checks.free_port(host, port)
-        if not self.asks or free_port is None:
-            free = f"; {free_port} is free" if free_port else ""
+        another = free_port(host, port)
+        if not self.asks or another is None:
+            free = f"; {another} is free" if another else ""
             raise CommandFailed(f"{fault}: choose another with --port{free}; nothing was changed")
         console.print(f"\n[yellow]{escape(fault)}[/]")
-        return int(_ask("Another port", str(free_port), lambda text: _read_port(text, host)))
+        return int(_ask("Another port", str(another), lambda text: _read_port(text, host)))
 
     def _service(self) -> bool:
         if self.flags.service is not None:
@@ -199,9 +206,9 @@ def _read_engine(text: str, options: Sequence[EngineOffer]) -> EngineOffer:
     elif "://" in text or text.startswith(LITELLM):
         offer = EngineOffer(_read_url(text), None, text)
     else:
-        offer = EngineOffer(None, checks.embedded_model(text), text)
+        offer = EngineOffer(None, embedded_model(text), text)
     if offer.upstream:
-        checks.check_engine(read_settings({"upstream": offer.upstream}))
+        check_engine(read_settings({"upstream": offer.upstream}))
     return offer
 
 
@@ -254,6 +261,82 @@ def _read_schedule(text: str) -> str:
 def _read_port(text: str, host: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= LAST_PORT:
         raise WrongUsage(f"a port is a number from 1 to {LAST_PORT}, not {text!r}")
-    if fault := checks.port_fault(host, int(text)):
+    if fault := port_fault(host, int(text)):
         raise WrongUsage(fault)
     return int(text)
+
+
+# -- checks, before anything is asked or changed -----------------------------------------------------------------------
+
+LIST_LIMIT_S = 5.0
+PORTS_TRIED = 20
+
+
+def agents_here(home: Home) -> list[str]:
+    """Return the names of the agents that are installed and can be connected."""
+    return [name for name, agent in AGENTS.items() if agent.installed(home)]
+
+
+def models_of(url: str) -> list[str]:
+    """Return the models that an upstream lists, without versions of burnish; none if it doesn't tell."""
+    try:
+        answer = httpx.get("".join(placed(url, "/v1/models")), timeout=LIST_LIMIT_S, trust_env=False)
+        names = [str(model["id"]) for model in answer.json()["data"]]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
+        return []
+    return [name for name in names if "@v" not in name and "-burnish:" not in name]
+
+
+def check_engine(config: Config) -> str | None:
+    """Check that the engine can answer; return what is still missing for training, if anything is.
+
+    Raises CommandFailed; WrongUsage if it is burnish itself.
+    """
+    if config.upstream:
+        for url in config.upstream_urls:
+            if (parts := urlsplit(url)).port == config.port and is_loopback(parts.hostname or ""):
+                raise WrongUsage(f"{url} can't be the engine: that is burnish itself")
+        finding = doctor_network.upstream(config)
+        needed = None
+    else:
+        finding, needed = doctor_machine.engine(config), doctor_machine.trainer(config)
+    if finding.level == "fail":
+        raise CommandFailed(finding.text)
+    if finding.level == "warn":
+        return finding.text
+    return f"burnish can't train yet: {needed.text}" if needed and needed.level == "fail" else None
+
+
+def embedded_model(text: str) -> str:
+    """Return the setting ``model`` for a GGUF file, or for a model of Ollama or of the hub. Raises WrongUsage."""
+    if hub_model(text):
+        return text  # downloaded when burnish starts
+    try:
+        file = model_file(text)
+    except EngineError as error:
+        raise WrongUsage(f"{error} (here: `--model small`)") from error
+    return text if text.startswith(OLLAMA) else str(file.path)
+
+
+def port_fault(host: str, port: int) -> str | None:
+    """Return why burnish can't listen on a port, as part of a sentence; None if it can."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            holder = doctor_network.holder(f"http://{host}:{port}")
+            return f"port {port} can't be used ({error.strerror}{holder})"
+    return None
+
+
+def free_port(host: str, above: int) -> int | None:
+    """Return the next free port, if there is one nearby."""
+    ports = range(above + 1, min(above + 1 + PORTS_TRIED, 65536))
+    return next((port for port in ports if port_fault(host, port) is None), None)
+
+
+def running_here(config: Config) -> str:
+    """Return the URL of the burnish that runs with this data directory; "" if none does. Raises ConfigError."""
+    server = server_file.running(config)
+    return server.url if server else ""

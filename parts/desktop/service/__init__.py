@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from burnish.parts.desktop.service.base import Installation, Removal, Service, ServiceState
+from burnish.parts.desktop.service.base import Installation, Service, ServiceState
 
-__all__ = ["Installation", "Removal", "Service", "ServiceState", "this_machines"]
+__all__ = ["Installation", "Service", "ServiceState", "this_machines"]
 
 
 def this_machines() -> Service:

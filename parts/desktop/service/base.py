@@ -56,13 +56,6 @@ class Installation:
     """Sentences for the user, e.g. where a foreign file was put."""
 
 
-@dataclass(frozen=True)
-class Removal:
-    was_installed: bool
-    """False if nothing was installed."""
-    notes: tuple[str, ...] = ()
-
-
 class Service(ABC):
     """burnish under the service manager of one user."""
 
@@ -106,21 +99,21 @@ class Service(ABC):
         self._start(anew=False)
         wait_until_up(config, listening.url(*listening.address(config)), self.state)
 
-    def uninstall(self) -> Removal:
-        """Stop burnish and remove all that ``install`` wrote; a file put aside comes back. Raises ServiceError."""
+    def uninstall(self) -> Sequence[str] | None:
+        """Stop burnish and remove all that ``install`` wrote; a file put aside comes back.
+
+        Return sentences for the user, or None if nothing was installed. Raises ServiceError.
+        """
         paths = self._unit_paths()
         if not any(unit_files.is_marked(path) for path in paths):
-            return Removal(was_installed=False)
+            return None
         self._stop()
         try:
             edited_files = unit_files.remove(paths)
         except OSError as error:
             raise ServiceError(f"{error.filename} can't be removed: {error.strerror}") from error
         self._forget()
-        return Removal(
-            was_installed=True,
-            notes=tuple(f"you had edited it, so it's kept: {path}" for path in edited_files),
-        )
+        return [f"you had edited it, so it's kept: {path}" for path in edited_files]
 
     @abstractmethod
     def files(self) -> tuple[Path, ...]:

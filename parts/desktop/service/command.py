@@ -92,13 +92,12 @@ def install(
 @app.command()
 def uninstall() -> None:
     """Stop the service and remove its files. The data directory stays."""
-    removal = this_machines().uninstall()
-    console.print(
-        "burnish is no service any more; its data stays"
-        if removal.was_installed
-        else "burnish isn't installed as a service"
-    )
-    _say(removal.notes)
+    notes = this_machines().uninstall()
+    if notes is None:
+        console.print("burnish isn't installed as a service")
+        return
+    console.print("burnish is no service any more; its data stays")
+    _say(notes)
 
 
 @app.command()

@@ -10,8 +10,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.parts.connect.changes import Format, Json, Toml, units_of, with_entries, without_entries
 from burnish.parts.connect.json_text import END
-from burnish.parts.connect.merging import Format, Json, Toml, units_of, with_entries, without_entries
 
 names = st.text("abcdefgh-_ .é", min_size=1, max_size=5)
 scalars = st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8)
