@@ -125,12 +125,8 @@ class Burnish:
         """Return the fields that sample truly, as far as the engine takes them; found by asking once."""
         with self._lock:
             if self._sampling is None:
-                takes_all = self._takes(TRUE_SAMPLING)
-                self._sampling = {
-                    name: setting
-                    for name, setting in TRUE_SAMPLING.items()
-                    if takes_all or name in OPENAIS_OWN
-                }
+                own = {name: TRUE_SAMPLING[name] for name in TRUE_SAMPLING if name in OPENAIS_OWN}
+                self._sampling = TRUE_SAMPLING if self._takes(TRUE_SAMPLING) else own
             return self._sampling
 
     def _takes(self, fields: Mapping[str, Any]) -> bool:

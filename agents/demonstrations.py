@@ -109,7 +109,6 @@ def _answer(task: str, messages: list[dict[str, str]], reply: str) -> dict[str, 
         "total_s": 0.0,
         "finish_reason": "stop",
         "messages": messages,
-        "params": {},
         "reply": {"role": "assistant", "content": reply},
     }
 
@@ -121,9 +120,7 @@ def _rating(answer: str) -> dict[str, Any]:
         "target": "completion_id",
         "reward": 1.0,
         "scale": "binary",
-        "source": "human",
         "rater": SOURCE,
-        "weight": 1.0,
         "tags": ["demonstration"],
         "idempotency_key": f"agents:{answer}",
     }

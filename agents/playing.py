@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, Protocol, SupportsFloat
 
@@ -113,12 +112,9 @@ def play(
 
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="episode")
     try:
-        running: set[Future[Outcome]] = {pool.submit(one, seed) for seed in islice(jobs, at_once)}
-        while running:
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            outcomes += [future.result() for future in finished]
+        for outcome in pool.map(one, jobs):
+            outcomes.append(outcome)
             _check_faults(outcomes, most_faults)
-            running |= {pool.submit(one, seed) for seed in islice(jobs, len(finished))}
     finally:
         pool.shutdown(cancel_futures=True)
         for used in envs:

@@ -11,7 +11,7 @@ client = OpenAI(base_url=URL, api_key="-")
 burnish = httpx.Client(base_url=URL.removesuffix("/v1"), timeout=60)
 
 answers = []
-for subject in (
+for subject in [
     "tea",
     "rust",
     "a castle",
@@ -22,7 +22,7 @@ for subject in (
     "the moon",
     "a lighthouse",
     "bread",
-):
+]:
     for question in (f"What is {subject}?", f"Tell me about {subject}."):
         messages = [{"role": "user", "content": question}]
         answer = client.chat.completions.create(model="default", messages=messages, max_tokens=60)

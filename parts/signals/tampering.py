@@ -206,13 +206,8 @@ NARROWS = re.compile(r"(?:PYTEST_ADDOPTS|RUSTFLAGS)=")
 """For one command: that is an option, as if it stood behind the program."""
 EXPORTS = frozenset({"export", "declare", "typeset", "readonly"})
 SETTINGS = {
-    ("go", "env"),
-    ("npm", "config"),
-    ("npm", "set"),
-    ("pnpm", "config"),
-    ("yarn", "config"),
-    ("pip", "config"),
-}
+    ("go", "env"), ("npm", "config"), ("npm", "set"), ("pnpm", "config"), ("yarn", "config"), ("pip", "config"),
+}  # fmt: skip
 """Programs with their first word that write the settings of a runner."""
 
 

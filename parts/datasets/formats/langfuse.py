@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.parts.datasets.messages import (
-    moment_of,
-    parsed,
-    prompt_of,
-    reply_of,
-    text_or_none,
-    tools_in,
-)
+from burnish.parts.datasets.messages import moment_of, parsed, prompt_of, reply_of, text_or_none, tools_in
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 from burnish.proxy.records import Source
 

@@ -127,18 +127,9 @@ def _connect_again(record: Path, text: str) -> None:
 
 
 OWN_NAMES = (
-    "burnish.*",
-    "adapters",
-    "jobs",
-    "rewards",
-    "engine",
-    "lock",
-    "server.json",
-    "litellm.log*",
-    "reward-model.log*",
-    connection.FOLDER,
-    FILE,
-)
+    "burnish.*", "adapters", "jobs", "rewards", "engine", "lock", "server.json", "litellm.log*", "reward-model.log*",
+    connection.FOLDER, FILE,
+)  # fmt: skip
 
 
 def purge(data_dir: Path, folders: Sequence[Path] = ()) -> list[Path]:

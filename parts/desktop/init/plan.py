@@ -138,10 +138,6 @@ class Part:
     changes: Sequence[FileChange]
     planned: Sequence[connection.PlannedChange]
 
-    @property
-    def differs(self) -> bool:
-        return any(change.changes for change in self.planned)
-
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
@@ -210,7 +206,7 @@ def make_plan(
             part = _part(name, AGENTS[name].changes(place, home), data_dir, private=private)
         except ConfigError as error:
             raise ConfigError(f"{error}. Or leave {name} out of --agents") from error
-        parts += [part] if part.differs else []
+        parts += [part] if any(change.changes for change in part.planned) else []
     plan = SetupPlan(
         answers,
         data_dir,
