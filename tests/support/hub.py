@@ -58,7 +58,10 @@ class Hub:
 def hub(repos: dict[str, dict[str, bytes]], **more: Any) -> Iterator[Hub]:
     """Run a hub with these files: repository → path → content."""
     state = Hub(repos, **more)
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), _handler(state, host)) for host in ("hub", "cdn")]
+    servers = [
+        ThreadingHTTPServer(("127.0.0.1", 0), type(host, (_Handler,), {"state": state, "host": host}))
+        for host in ("hub", "cdn")
+    ]
     state.url, state.cdn = (f"http://127.0.0.1:{server.server_port}" for server in servers)
     threads = [threading.Thread(target=server.serve_forever, args=(0.02,)) for server in servers]
     for thread in threads:
@@ -74,83 +77,83 @@ def hub(repos: dict[str, dict[str, bytes]], **more: Any) -> Iterator[Hub]:
             thread.join()
 
 
-def _handler(state: Hub, host: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            state.asked.append(Asked(host, self.path, headers))
-            parts = urlsplit(self.path)
-            path = unquote(parts.path).strip("/")
-            if state.failing:
-                self._say(state.failing)
-            elif host == "cdn":
-                self._bytes(path)
-            elif path.startswith("api/models/"):
-                self._model(path.removeprefix("api/models/"))
-            else:
-                self._resolve(path)
+class _Handler(BaseHTTPRequestHandler):
+    state: Hub
+    host: str
 
-        def _model(self, repo: str) -> None:
-            if repo not in state.repos or (repo in state.private and not self._known()):
-                # The real one says 401 to strangers, so that nobody learns which private ones there are.
-                self._say(404 if self._known() else 401, "RepoNotFound")
-                return
-            siblings = [
-                {"rfilename": name, "size": len(content), "blobId": "0" * 40, "lfs": _lfs(content)}
-                for name, content in state.repos[repo].items()
-            ]
-            for sibling in siblings:
-                sibling["lfs"] |= state.lies
-            body = json.dumps({"id": repo, "sha": COMMIT, "siblings": siblings}).encode()
-            self._say(200, body=body)
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.state.asked.append(Asked(self.host, self.path, headers))
+        parts = urlsplit(self.path)
+        path = unquote(parts.path).strip("/")
+        if self.state.failing:
+            self._say(self.state.failing)
+        elif self.host == "cdn":
+            self._bytes(path)
+        elif path.startswith("api/models/"):
+            self._model(path.removeprefix("api/models/"))
+        else:
+            self._resolve(path)
 
-        def _resolve(self, path: str) -> None:
-            owner, name, _, commit, *file = path.split("/")
-            if f"{owner}/{name}" in state.gated and not self._known():
-                self._say(401, "GatedRepo")
-                return
-            content = state.repos[f"{owner}/{name}"]["/".join(file)]
-            digest = hashlib.sha256(content).hexdigest()
-            self.send_response(302)
-            self.send_header("location", f"{state.cdn}/{owner}/{name}/{'/'.join(file)}?signature=x")
-            self.send_header("x-repo-commit", commit)
-            self.send_header("x-linked-size", str(len(content)))
-            self.send_header("x-linked-etag", f'"{digest}"')
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def _bytes(self, path: str) -> None:
-            owner, name, *file = path.split("/")
-            content = state.repos[f"{owner}/{name}"]["/".join(file)]
-            begins = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
-            start = int(begins[1]) if begins and state.ranges else 0
-            self.send_response(206 if begins and state.ranges else 200)
-            if begins and state.ranges:
-                self.send_header("content-range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-            self.send_header("content-length", str(len(content) - start))
-            self.end_headers()
-            end = len(content) if state.cut_after is None else start + state.cut_after
-            self.wfile.write(content[start:end])
-            if state.stopped and end < len(content):
-                state.stopped.set()
-                state.released.wait(within(60))
-            self.close_connection = True
-
-        def _known(self) -> bool:
-            return self.headers.get("authorization") == f"Bearer {TOKEN}"
-
-        def _say(self, status: int, code: str = "", body: bytes = b"") -> None:
-            self.send_response(status)
-            if code:
-                self.send_header("x-error-code", code)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
+    def _model(self, repo: str) -> None:
+        if repo not in self.state.repos or (repo in self.state.private and not self._known()):
+            # The real one says 401 to strangers, so that nobody learns which private ones there are.
+            self._say(404 if self._known() else 401, "RepoNotFound")
             return
+        siblings = [
+            {"rfilename": name, "size": len(content), "blobId": "0" * 40, "lfs": _lfs(content)}
+            for name, content in self.state.repos[repo].items()
+        ]
+        for sibling in siblings:
+            sibling["lfs"] |= self.state.lies
+        body = json.dumps({"id": repo, "sha": COMMIT, "siblings": siblings}).encode()
+        self._say(200, body=body)
 
-    return Handler
+    def _resolve(self, path: str) -> None:
+        owner, name, _, commit, *file = path.split("/")
+        if f"{owner}/{name}" in self.state.gated and not self._known():
+            self._say(401, "GatedRepo")
+            return
+        content = self.state.repos[f"{owner}/{name}"]["/".join(file)]
+        digest = hashlib.sha256(content).hexdigest()
+        self.send_response(302)
+        self.send_header("location", f"{self.state.cdn}/{owner}/{name}/{'/'.join(file)}?signature=x")
+        self.send_header("x-repo-commit", commit)
+        self.send_header("x-linked-size", str(len(content)))
+        self.send_header("x-linked-etag", f'"{digest}"')
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def _bytes(self, path: str) -> None:
+        owner, name, *file = path.split("/")
+        content = self.state.repos[f"{owner}/{name}"]["/".join(file)]
+        begins = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
+        start = int(begins[1]) if begins and self.state.ranges else 0
+        self.send_response(206 if begins and self.state.ranges else 200)
+        if begins and self.state.ranges:
+            self.send_header("content-range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("content-length", str(len(content) - start))
+        self.end_headers()
+        end = len(content) if self.state.cut_after is None else start + self.state.cut_after
+        self.wfile.write(content[start:end])
+        if self.state.stopped and end < len(content):
+            self.state.stopped.set()
+            self.state.released.wait(within(60))
+        self.close_connection = True
+
+    def _known(self) -> bool:
+        return self.headers.get("authorization") == f"Bearer {TOKEN}"
+
+    def _say(self, status: int, code: str = "", body: bytes = b"") -> None:
+        self.send_response(status)
+        if code:
+            self.send_header("x-error-code", code)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        return
 
 
 def _lfs(content: bytes) -> dict[str, Any]:
