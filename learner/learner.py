@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -29,7 +29,7 @@ from burnish.learner.surroundings import Surroundings
 from burnish.learner.trainer import latest_step
 from burnish.learner.versions import Promoted, Versions
 from burnish.proxy.http.errors import BurnishError, Conflict, NotFound, Unavailable
-from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
+from burnish.proxy.log import RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.records import Run
 from burnish.training.errors import JobError, TrainingError
@@ -63,56 +63,26 @@ class _Request:
             self.started.set_exception(outcome)
 
 
-class Counting:
-    """Counts the ratings that the next run could learn from, without reading text: as of the last ``update``."""
-
-    def __init__(self, log: Log, tally: RatingTally, learnt_ids: Callable[[], frozenset[str]]) -> None:
-        """``learnt_ids`` returns the feedback IDs that the live version has learnt from."""
-        self.stale = True
-        """Ratings or the live version may have changed since."""
-        self._log = log
-        self._learnt = learnt_ids
-        self._tally = tally
-        self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
-
-    def ready(self, *, refresh: bool = False) -> ReadyCounts:
-        """Return the counts for a run; with ``refresh`` for one on all ratings."""
-        return self._counts.all if refresh else self._counts.ready
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """Rated answers that can't be learnt from, by reason."""
-        return {FAULTS[fault]: count for fault, count in self._counts.left_out.items()}
-
-    async def update(self, since: str | None) -> None:
-        """Count changes. ``since``: the ID of the last run with a verdict. Raises Unavailable."""
-        self.stale = False
-        try:
-            learnt_ids = await asyncio.to_thread(self._learnt)
-            moment = since.partition("_")[2] if since else ""
-            self._counts = await self._log.rating_counts(self._tally, learnt_ids, moment)
-        except BaseException:
-            self.stale = True
-            raise
-
-
 class Learner:
     """Starts runs, records them, and reports its state."""
 
     def __init__(self, cycle: Cycle, meter: Meter) -> None:
         self._cycle = cycle
         self._train = cycle.train
-        tally = RatingTally(
-            cycle.train.rater_weights,
-            next_turns=cycle.train.next_turn,
-            scrub=cycle.scrub,
-            teachers=cycle.teachers,
+        self._planner = planner = cycle.planner
+        self._tally = RatingTally(
+            self._train.rater_weights,
+            next_turns=self._train.next_turn,
+            scrub=planner.scrub,
+            teachers=planner.teachers,
         )
-        self._counting = Counting(cycle.log, tally, cycle.learnt)
+        self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
+        self._stale = True
+        """Ratings or the live version may have changed since they were counted."""
         self._versions = Versions(cycle.registry, cycle.swap)
         self._runs = Runs(cycle, self._versions)
         self._request: _Request | None = None
-        self._around = Surroundings(meter, cycle.memory_needed)
+        self._around = Surroundings(meter, planner.memory_needed)
         self._decision = Decision(False, "burnish has just started")
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -156,7 +126,7 @@ class Learner:
 
     def wake(self) -> None:
         """Count again, because ratings have changed."""
-        self._counting.stale = True
+        self._stale = True
         self._changed.set()
 
     def status(self) -> dict[str, Any]:
@@ -168,8 +138,8 @@ class Learner:
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
             "waiting": {"version": waits.number, "reason": waits.reason} if waits else None,
-            "ready": self._counting.ready()._asdict(),
-            "left_out": self._counting.left_out,
+            "ready": self._counts.ready._asdict(),
+            "left_out": {FAULTS[fault]: count for fault, count in self._counts.left_out.items()},
             "needed": {
                 "new": self._train.min_ratings,
                 "good": self._train.min_good,
@@ -234,13 +204,13 @@ class Learner:
     async def dry_run(self, options: RunOptions = AS_SET) -> dict[str, Any]:
         """Return what ``train_now`` would do, and the reason; changes nothing."""
         _, decision = await self._requested(options)
-        plan = await self._cycle.plan("run_", options)
+        plan = await self._planner.plan("run_", options)
         new = [choice for choice in plan.training if not choice.replayed]
         return {
             "would_train": decision.start,
             "why": decision.reason,
             "by_itself": decide(self._state(), self._train, _now()).reason,
-            "ready": self._counting.ready()._asdict(),
+            "ready": self._counts.ready._asdict(),
             "trains_on": {
                 "good": sum(choice.reward > 0 for choice in new),
                 "bad": sum(choice.reward < 0 for choice in new),
@@ -250,7 +220,7 @@ class Learner:
             "left_out": plan.spec.left_out,
             "held_out": len(plan.held_out),
             "episodes": len(plan.episodes),
-            "parent": plan.parent,
+            "parent": plan.spec.parent_version,
             "objective": plan.spec.objective,
             "hyperparameters": plan.spec.hyperparameters.model_dump(mode="json"),
             "note": plan.note,
@@ -312,7 +282,7 @@ class Learner:
         self._changed.clear()
         if not self._runs.recalled:
             await self._runs.recall()
-        if self._counting.stale:
+        if self._stale:
             await self._count()
         if not self._request:
             await self._look_around()
@@ -356,14 +326,14 @@ class Learner:
         if request and options.version is not None:
             await self._judge(options.version, request)
             return
-        counts = self._counting.ready(refresh=options.refresh)
+        counts = self._counts.all if options.refresh else self._counts.ready
         runs = self._runs
         async with self._recorded():
             count = counts.good + counts.bad + counts.neutral if options.by_ratings else 0
             run = await runs.start(reason, count)
             if request:
                 request.settle(run.id)
-            plan = await self._cycle.plan(run.id, options)
+            plan = await self._planner.plan(run.id, options)
             if plan.note:
                 await runs.add_note(plan.note)
             await runs.conclude(await self._cycle.run(plan, runs.report))
@@ -422,13 +392,21 @@ class Learner:
             self.wake()
 
     async def _count(self) -> None:
-        await self._counting.update(self._runs.concluded)
+        """Count changes, without reading text. Raises Unavailable."""
+        self._stale = False
+        try:
+            learnt_ids = await asyncio.to_thread(self._planner.learnt)
+            since = (self._runs.concluded or "").partition("_")[2]
+            self._counts = await self._cycle.log.rating_counts(self._tally, learnt_ids, since)
+        except BaseException:
+            self._stale = True
+            raise
 
     async def _prune(self) -> None:
         await self._cycle.swap.prune(self._train.keep_versions)
 
     def _state(self, request: _Request | None = None) -> SchedulerState:
-        counts = self._counting.ready(refresh=bool(request and request.options.refresh))
+        counts = self._counts.all if request and request.options.refresh else self._counts.ready
         return SchedulerState(
             *(counts.new, counts.good, counts.bad, counts.comments, counts.pairs),
             active=self._runs.active.id if self._runs.active else None,
@@ -442,7 +420,7 @@ class Learner:
             one_sided=bool(request and (request.options.force or request.options.objective == "sft")),
             by_ratings=request is None or request.options.by_ratings,
             paused=self._pause_file.exists(),
-            untrainable=self._cycle.untrainable,
+            untrainable=self._planner.untrainable,
         )
 
 

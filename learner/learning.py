@@ -28,6 +28,7 @@ from burnish.learner.engine import Engine
 from burnish.learner.foreign_engine import foreign_host
 from burnish.learner.learner import Learner
 from burnish.learner.machine import Meter
+from burnish.learner.plan import Planner
 from burnish.learner.reset import Reset
 from burnish.learner.transfer import Transfer
 from burnish.proxy.http.pool import Pool
@@ -128,21 +129,18 @@ async def _with_learner(
             raise EngineError(f"the embedded engine does not start: {first.fault}")
         healing = asyncio.get_running_loop().create_task(reconciler.run())
         stack.push_async_callback(cancelled, healing)
-        learner = Learner(
-            Cycle(
-                log=log,
-                registry=registry,
-                swap=swap,
-                train=config.train,
-                scrub=config.log.scrub,
-                teachers=config.teachers,
-                base_weights=weights,
-                weights_cache=cache_dir() / "weights",
-                jobs=config.data_dir / "jobs",
-                untrainable=why_not,
-            ),
-            Meter(),
+        planner = Planner(
+            log=log,
+            registry=registry,
+            host=host,
+            train=config.train,
+            scrub=config.log.scrub,
+            teachers=config.teachers,
+            base_weights=weights,
+            weights_cache=cache_dir() / "weights",
+            untrainable=why_not,
         )
+        learner = Learner(Cycle(planner=planner, swap=swap, jobs=config.data_dir / "jobs"), Meter())
         await learner.start()
         stack.push_async_callback(learner.stop)
         yield learner, Engine(swap, reconciler), swap

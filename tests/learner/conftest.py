@@ -31,6 +31,7 @@ from burnish.learner.cycle import Cycle
 from burnish.learner.foreign_engine import foreign_host
 from burnish.learner.learner import Learner
 from burnish.learner.machine import Machine, Meter
+from burnish.learner.plan import Planner
 from burnish.learner.routes import learner_routes
 from burnish.learner.transfer import Transfer
 from burnish.proxy.log import Log
@@ -175,7 +176,7 @@ async def world(
         "meter": QuietMachine(),
     }
     parts |= {name: settings.pop(name) for name in parts.keys() & settings.keys()}
-    meter = parts.pop("meter")
+    meter, jobs, gate = (parts.pop(name) for name in ("meter", "jobs", "gate"))
     train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
@@ -185,9 +186,8 @@ async def world(
         stack.push_async_callback(swap.close)
         registry.recover()
         await Reconciler(swap).reconcile_once()
-        learner = Learner(
-            Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **parts), meter
-        )
+        planner = Planner(log=log, registry=registry, host=host, train=train, scrub=True, **parts)
+        learner = Learner(Cycle(planner=planner, swap=swap, jobs=jobs, gate=gate), meter)
         await learner.start()
         stack.push_async_callback(learner.stop)
         transfer = Transfer(registry, host.base_model, host.base_digest, parts["base_weights"], cache)
