@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -72,7 +73,6 @@ async def running(
         apart = stack.enter_context(closing(WorkerProcess(READ_LIMIT_S)))
         guard = Guard(config)
         warn(config)
-        opened = await stack.enter_async_context(learning(config, log, pool))
         composition = Composition(
             config=config,
             guard=guard,
@@ -83,27 +83,24 @@ async def running(
             hooks=hooks,
             started=engine,
         )
-        own, relay = await composition.compose(opened)
-        app = App(guard, own, relay, rollouts.carried, observer.counts.refused)
+        opened = await stack.enter_async_context(learning(config, log, pool))
+        app = App(guard, *await composition.compose(opened), rollouts.carried, observer.counts.refused)
         if upgrades:
-
-            def in_run() -> bool:
-                return isinstance(opened, Learning) and opened.learner.in_run
-
-            _beside(stack, stop_after_upgrade(in_run, observer.in_flight))
+            _beside(stack, stop_after_upgrade(lambda: composition.in_run, observer.in_flight))
         if isinstance(opened, NotLearning) and opened.ask_again:
-
-            async def reopen() -> bool:
-                nonlocal opened
-                async with AsyncExitStack() as attempt:
-                    opened = await attempt.enter_async_context(learning(config, log, pool))
-                    app.use(*await composition.compose(opened))
-                    if isinstance(opened, Learning):
-                        stack.push_async_exit(attempt.pop_all())
-                    return isinstance(opened, NotLearning) and opened.ask_again
-
-            _beside(stack, ask_until_known(reopen))
+            _beside(stack, ask_until_known(partial(_reopened, stack, composition, app)))
         yield app
+
+
+async def _reopened(stack: AsyncExitStack, composition: Composition, app: App) -> bool:
+    """Ask an engine that was down, and use it if it answers; return whether to ask again."""
+    async with AsyncExitStack() as attempt:
+        opening = learning(composition.config, composition.log, composition.pool)
+        opened = await attempt.enter_async_context(opening)
+        app.use(*await composition.compose(opened))
+        if isinstance(opened, Learning):
+            stack.push_async_exit(attempt.pop_all())
+        return isinstance(opened, NotLearning) and opened.ask_again
 
 
 def _parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp
 
@@ -10,17 +10,19 @@ from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.app.asgi import own_application
 from burnish.app.chat import ChatAnswers
 from burnish.app.observe import Observer
-from burnish.app.reactions import Reactions
 from burnish.app.routes import own_routes
 from burnish.app.status import Status
 from burnish.config.config import Config
 from burnish.learner.learning import Learning, NotLearning
+from burnish.learner.reset import Outcome
 from burnish.parts.core import Core
 from burnish.parts.hooks import Hooks
 from burnish.proxy.access.guard import Guard
+from burnish.proxy.http.errors import Conflict
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import AddInstructions, Instructions
 from burnish.proxy.log import Log
+from burnish.proxy.records import Feedback
 from burnish.proxy.relay.capturing import Capturing
 from burnish.proxy.relay.commands import ChatCommands
 from burnish.proxy.relay.outbound import Outbound
@@ -29,7 +31,7 @@ from burnish.proxy.relay.upstreams import Upstreams, main_upstream
 from burnish.system.apart import WorkerProcess
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Composition:
     """What lasts while burnish runs."""
 
@@ -42,18 +44,22 @@ class Composition:
     hooks: Hooks
     started: ManagedEngine | None
     """The engine that burnish started, if it is the upstream."""
+    learning: Learning | None = field(default=None, init=False)
+
+    @property
+    def in_run(self) -> bool:
+        return self.learning is not None and self.learning.learner.in_run
 
     async def compose(self, opened: Learning | NotLearning) -> tuple[ASGIApp, ASGIApp]:
         """Return the application of our own routes, and the relay."""
         config, guard, log, parts = self.config, self.guard, self.log, self.hooks.parts
-        learns = opened if isinstance(opened, Learning) else None
+        self.learning = learns = opened if isinstance(opened, Learning) else None
         why_not = opened.reason if isinstance(opened, NotLearning) else ""
         guard.knows_engine = isinstance(opened, Learning) or opened.known
         if learns:
             learns.registry.on_live = self.hooks.version
-        upstream = Upstreams(
-            learns.upstream if learns else main_upstream(config, self.pool), config, self.pool, guard
-        )
+        main = learns.upstream if learns else main_upstream(config, self.pool)
+        upstream = Upstreams(main, config, self.pool, guard)
         instructions = Instructions(log, learns.registry.versions if learns else list, on=config.instructions)
         reactions = Reactions(self.observer, instructions, learns, why_not, self.hooks)
         core = Core(
@@ -72,22 +78,7 @@ class Composition:
         for part in parts:
             await part.use(core)
         chat = ChatAnswers(core, reactions.start_over)
-        outbound = Outbound(self.pool, guard)
-        core.relay = Relay(
-            outbound=outbound,
-            guard=guard,
-            upstream=upstream,
-            log=log,
-            steps=[
-                ChatCommands(log, chat.answer),
-                *(step for part in parts for step in part.steps(core)),
-                AddInstructions(instructions, self.apart),
-                Capturing(outbound, self.apart),
-            ],
-            config=config,
-            traced=self.observer.traces is not None,
-            apart=self.apart,
-        )
+        core.relay = self._relay(core, chat, Outbound(self.pool, guard))
         self.observer.relays.add(core.relay)
         routes = own_routes(
             core,
@@ -99,3 +90,64 @@ class Composition:
             start_over=reactions.start_over,
         )
         return own_application(routes), core.relay
+
+    def _relay(self, core: Core, chat: ChatAnswers, outbound: Outbound) -> Relay:
+        steps = [
+            ChatCommands(self.log, chat.answer),
+            *(step for part in self.hooks.parts for step in part.steps(core)),
+            AddInstructions(core.instructions, self.apart),
+            Capturing(outbound, self.apart),
+        ]
+        return Relay(
+            outbound=outbound,
+            guard=self.guard,
+            upstream=core.upstream,
+            log=self.log,
+            steps=steps,
+            config=self.config,
+            traced=self.observer.traces is not None,
+            apart=self.apart,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reactions:
+    """What follows from feedback, imports, erasures and a new start: first in the core, then in the parts."""
+
+    observer: Observer
+    instructions: Instructions
+    learning: Learning | None
+    why_not: str
+    """Why burnish doesn't learn, if it doesn't."""
+    hooks: Hooks
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Called with new feedback and with feedback that was undone."""
+        self.observer.counts.rated(feedback)
+        self.instructions.changed(feedback.draft.rater)
+        if self.learning:
+            self.learning.learner.wake()
+        self.hooks.rated(feedback)
+
+    def imported(self) -> None:
+        """Called when records of another log, or of another program, were stored."""
+        self.instructions.all_changed()
+        if self.learning:
+            self.learning.learner.wake()
+        self.hooks.imported()
+
+    async def erased(self, user: str) -> None:
+        """Called when the log has erased a user. Raises Unavailable."""
+        self.instructions.changed(user)
+        if self.learning:
+            await self.learning.learner.forget()
+        await self.hooks.erased(user)
+
+    async def start_over(self, reason: str) -> Outcome:
+        """Raises Conflict, Unavailable."""
+        if self.learning is None:
+            raise Conflict(self.why_not, code="not_learning")
+        outcome = await self.learning.reset(reason)
+        self.instructions.all_changed()
+        await self.hooks.reset()
+        return outcome

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from burnish.app.chat import ChatAnswers, StartOver
+from burnish.app.chat import ChatAnswers
 from burnish.app.observe import Gauges, Observer, metrics_routes
 from burnish.app.status import Status, status_routes
-from burnish.learner.routes import learner_routes, reset_route
+from burnish.learner.routes import StartOver, learner_routes, reset_route
 from burnish.parts.core import Core
 from burnish.parts.hooks import Part
 from burnish.parts.page import openapi_route

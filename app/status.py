@@ -116,19 +116,3 @@ def _room(config: Config) -> dict[str, int]:
         "size_bytes": sum(each.stat().st_size for each in files if each.is_file()),
         "free_bytes": shutil.disk_usage(log.parent).free // ROUGH_BYTES * ROUGH_BYTES,
     }
-
-
-def summary(
-    counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
-) -> str:
-    """Return one line for ``/rl status``."""
-    added = (
-        f"; {instructions['count']} of your instructions are in the system prompt"
-        if instructions["on"]
-        else ""
-    )
-    rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
-    served = f"; live version: {live['name']}" if live else ""
-    if waits := learner.get("waiting"):
-        served += f"; v{waits['version']} waits for /rl promote ({waits['reason'].removesuffix('.')})"
-    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{added}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from burnish.adapters.manifest import AdapterVersion, Manifest
 from burnish.proxy.feedback.shapes import Fates
@@ -17,14 +16,14 @@ def fates_in(versions: Iterable[AdapterVersion]) -> Fates:
         if version.state != "rejected":
             manifest = version.manifest
             taught |= dict.fromkeys((*manifest.feedback_ids, *manifest.held_out), manifest)
-    return partial(_fate, taught)
 
+    def fate(answer: str, feedback: Feedback) -> Fate | None:
+        if (manifest := taught.get(feedback.id)) is None:
+            return None
+        name = f"v{manifest.version}"
+        if feedback.id in manifest.held_out:
+            return Fate(manifest.version, f"held out: {name} was tested on it", held_out=True)
+        why = manifest.unlearnt.get(answer)
+        return Fate(manifest.version, why and f"{name} left it out: {why}")
 
-def _fate(taught: dict[str, Manifest], answer: str, feedback: Feedback) -> Fate | None:
-    if (manifest := taught.get(feedback.id)) is None:
-        return None
-    name = f"v{manifest.version}"
-    if feedback.id in manifest.held_out:
-        return Fate(manifest.version, f"held out: {name} was tested on it", held_out=True)
-    why = manifest.unlearnt.get(answer)
-    return Fate(manifest.version, why and f"{name} left it out: {why}")
+    return fate

@@ -20,12 +20,11 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import version_label
 from burnish.learner.curve import Curve, curve_of
 from burnish.learner.cycle import Cycle
-from burnish.learner.machine import UNKNOWN, Meter
+from burnish.learner.machine import UNKNOWN, Meter, Surroundings
 from burnish.learner.plan import AS_SET, RunOptions
 from burnish.learner.rollouts import no_rollout
 from burnish.learner.runs import Runs
 from burnish.learner.scheduler import Decision, SchedulerState, decide, warnings
-from burnish.learner.surroundings import Surroundings
 from burnish.learner.trainer import latest_step
 from burnish.learner.versions import Promoted, Versions
 from burnish.proxy.http.errors import BurnishError, Conflict, NotFound, Unavailable
@@ -343,9 +342,11 @@ class Learner:
         try:
             version = await asyncio.to_thread(self._cycle.registry.get, number)
             await self._runs.resume(version.manifest.run_id, number)
-        except (AdapterError, BurnishError, OSError) as error:
-            is_ours = isinstance(error, BurnishError)
-            request.settle(error if is_ours else Conflict(f"v{number} can't be judged: {error}"))  # type: ignore[arg-type]
+        except BurnishError as error:
+            request.settle(error)
+            return
+        except (AdapterError, OSError) as error:
+            request.settle(Conflict(f"v{number} can't be judged: {error}"))
             return
         async with self._recorded():
             request.settle(version.manifest.run_id)
@@ -387,7 +388,7 @@ class Learner:
             logger.exception("a training run failed")
             await runs.end("failed", f"a fault in burnish: {type(error).__name__}: {error}")
         finally:
-            runs.finish()
+            runs.active = None
             self._around.due_since = None
             self.wake()
 

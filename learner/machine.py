@@ -1,17 +1,25 @@
-"""Power, memory and other programs on this machine, as they concern a run that would start by itself."""
+"""Power, memory, traffic and other programs, as they concern a run that would start by itself."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from burnish.adapters.errors import AdapterError
+
 if TYPE_CHECKING:
     import psutil
 
+logger = logging.getLogger(__name__)
+
+# A look costs some milliseconds of the processor; a machine may stay on battery for days.
+LOOK_EVERY_S = 30.0
 # Evens out short bursts; a run waits for it once.
 SAMPLE_S = 2.0
 POWER_SUPPLIES = Path("/sys/class/power_supply")
@@ -49,6 +57,54 @@ class Meter:
         await asyncio.sleep(SAMPLE_S)
         end = await asyncio.to_thread(_work)
         return replace(self.now(), load=load_of_others(start, end))
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """The latest traffic, the latest reading of the machine, and since when only such things prevent a run."""
+
+    meter: Meter
+    memory_needed: Callable[[], int | None]
+    """Returns the bytes that a run takes; it may read files."""
+    busy_at: float | None = None
+    """When a request was last in flight, in seconds since the epoch."""
+    due_since: float | None = None
+    machine: Machine = UNKNOWN
+    needed_bytes: int | None = None
+    _looked_at: float | None = None
+    """On the monotonic clock."""
+
+    async def look(self) -> None:
+        """Read the machine, unless that was done just before."""
+        if self._looked_at is not None and time.monotonic() < self._looked_at + LOOK_EVERY_S:
+            return
+        self.needed_bytes = await self._needed()
+        self.machine = await _reading(self.meter.measured())
+        self._looked_at = time.monotonic()
+
+    def forget(self) -> None:
+        """The reading isn't needed: the next one must be new."""
+        self.machine, self._looked_at = UNKNOWN, None
+
+    async def at_once(self) -> tuple[Machine, int | None]:
+        """Return what is known of the machine without waiting, and the bytes that a run takes."""
+        return await _reading(asyncio.to_thread(self.meter.now)), await self._needed()
+
+    async def _needed(self) -> int | None:
+        try:
+            return await asyncio.to_thread(self.memory_needed)
+        except AdapterError as error:
+            logger.warning("it isn't known how much memory a run takes: %s", error)
+            return None
+
+
+async def _reading(machine: Awaitable[Machine]) -> Machine:
+    try:
+        return await machine
+    except Exception:
+        # Systems and their sensors fail in many ways, and none of them may end learning.
+        logger.exception("the state of the machine can't be read; training goes on without it")
+        return UNKNOWN
 
 
 class Work(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -32,29 +33,29 @@ class Outcome(NamedTuple):
     """Versions that still answer requests, and are unloaded after them."""
 
 
+@dataclass(frozen=True, slots=True)
 class Reset:
     """Each call starts over; one at a time. The answers in the log and the versions on the disk stay."""
 
-    def __init__(self, learner: Learner, swap: Swap, log: Log, log_file: Path) -> None:
-        self._learner = learner
-        self._swap = swap
-        self._log = log
-        self._log_file = log_file
-        self._running = asyncio.Lock()
+    learner: Learner
+    swap: Swap
+    log: Log
+    log_file: Path
+    _running: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def __call__(self, reason: str) -> Outcome:
         """Raises Conflict, Unavailable; unless the message says otherwise, nothing has changed then."""
         async with self._running:
-            replaced = self._swap.registry.live()
-            backup = self._log_file.with_name(f"burnish.before-reset-{datetime.now():%Y%m%d-%H%M%S-%f}.db")
-            await asyncio.to_thread(back_up, self._log_file, backup)
-            await self._learner.rollback(BASE_VERSION, reason)
-            async with self._learner.stopped(reason) as run:
+            replaced = self.swap.registry.live()
+            backup = self.log_file.with_name(f"burnish.before-reset-{datetime.now():%Y%m%d-%H%M%S-%f}.db")
+            await asyncio.to_thread(back_up, self.log_file, backup)
+            await self.learner.rollback(BASE_VERSION, reason)
+            async with self.learner.stopped(reason) as run:
                 # The run may have made its version live in the last moment.
-                await self._learner.rollback(BASE_VERSION, reason)
+                await self.learner.rollback(BASE_VERSION, reason)
                 try:
-                    ratings = await self._log.undo_all_feedback()
-                    await self._log.close_duels()
+                    ratings = await self.log.undo_all_feedback()
+                    await self.log.close_duels()
                 except Unavailable as error:
                     raise Unavailable(
                         f"the base model is live, but the ratings still count: {error}"
@@ -65,7 +66,7 @@ class Reset:
     def _forget_pairs(self) -> None:
         """Delete the replies that people may still judge. Raises Unavailable."""
         try:
-            examples.erase_all(self._swap.registry.root, "pairs")
+            examples.erase_all(self.swap.registry.root, "pairs")
         except OSError as error:
             raise Unavailable(
                 f"the base model is live and no rating counts, but pairs to judge are still there: {error}"
@@ -74,10 +75,10 @@ class Reset:
     async def _unloaded(self) -> list[int]:
         """Unload all versions; return those that are still in use after a while."""
         tasks = {
-            number: self._swap.retire(number)
-            for number in self._swap.route.resident()
+            number: self.swap.retire(number)
+            for number in self.swap.route.resident()
             if number != BASE_VERSION
         }
         if tasks:
             await asyncio.wait(tasks.values(), timeout=UNLOAD_LIMIT_S)
-        return [number for number in tasks if number in self._swap.route.resident()]
+        return [number for number in tasks if number in self.swap.route.resident()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from burnish.adapters.manifest import BASE_VERSION, State
 from burnish.adapters.merging import Merged
-from burnish.adapters.registry import Registry, version_label
+from burnish.adapters.registry import Registry
 from burnish.learner.learner import Learner
 from burnish.learner.plan import RunOptions
 from burnish.learner.progress import Progress
@@ -26,10 +26,9 @@ from burnish.learner.transfer import Format, Transfer
 from burnish.learner.version_details import details, summary
 from burnish.proxy.access.access import Action, Identity, demand, identity_of
 from burnish.proxy.described import described, flat, list_of, optional
-from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.http.errors import Forbidden, Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
-from burnish.proxy.log import Day, Log
+from burnish.proxy.log import Log
 from burnish.proxy.plain import Line
 from burnish.proxy.records import Run
 from burnish.system.threads import in_one_thread
@@ -135,6 +134,7 @@ def learner_routes(
     return [
         *_run_routes(learner, log),
         *_version_routes(learner, registry, log),
+        *_decision_routes(learner, registry),
         *_transfer_routes(transfer, data_dir),
     ]
 
@@ -153,15 +153,11 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
             raise Unprocessable(
                 "rollouts can't be combined with refresh or rlhf: those are about ratings", param="rollouts"
             )
-        options = RunOptions(
-            **{name: getattr(body, name) for name in type(body).model_fields if name != "dry_run"}
-        )
+        options = RunOptions(**body.model_dump(exclude={"dry_run"}))
         if body.dry_run:
-            plan = await learner.dry_run(options)
-            return json_response(plan)
+            return json_response(await learner.dry_run(options))
         warnings = await learner.warnings()
-        run_id = await learner.train_now(options)
-        return json_response({"run_id": run_id, "warnings": warnings}, 202)
+        return json_response({"run_id": await learner.train_now(options), "warnings": warnings}, 202)
 
     @described("stop or restart automatic runs")
     async def pause(request: Request) -> Response:
@@ -197,8 +193,7 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
         flat("Versions", live=int, previous=int | None, waiting=int | None, adapters=list_of(VERSION)),
     )
     async def adapters(request: Request) -> Response:
-        versions = await asyncio.to_thread(registry.versions)
-        listed = [summary(version) for version in versions]
+        listed = [summary(version) for version in await asyncio.to_thread(registry.versions)]
         waits = learner.waiting()
         return json_response(
             {
@@ -230,8 +225,19 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
         days = page_limit(request)
         numbers = [version.number for version in await asyncio.to_thread(registry.versions)]
         rows = await log.answers_by_day([BASE_VERSION, *numbers], days, datetime.now().astimezone())
-        return json_response({"days": [_day(row) for row in rows]})
+        listed = [
+            {"date": row.date, "answers": {str(n): count for n, count in row.answers.items()}} for row in rows
+        ]
+        return json_response({"days": listed})
 
+    return [
+        Route("/burnish/adapters", adapters, methods=["GET"]),
+        Route("/burnish/adapters/traffic", traffic, methods=["GET"]),
+        Route("/burnish/adapters/{n:version}", adapter, methods=["GET"]),
+    ]
+
+
+def _decision_routes(learner: Learner, registry: Registry) -> list[Route]:
     @described(
         "make a version live, or the one that [waits](rating.md#decide-yourself) (409 if none does); `note` "
         "names what the gate hasn't compared",
@@ -259,11 +265,8 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
 
     return [
         Route("/burnish/adapters/{n:version}/judge", judge, methods=["POST"]),
-        Route("/burnish/adapters", adapters, methods=["GET"]),
         Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
         Route("/burnish/adapters/promote", promote, methods=["POST"]),
-        Route("/burnish/adapters/traffic", traffic, methods=["GET"]),
-        Route("/burnish/adapters/{n:version}", adapter, methods=["GET"]),
         Route("/burnish/adapters/{n:version}/promote", promote, methods=["POST"]),
     ]
 
@@ -310,54 +313,6 @@ def reset_route(start_over: StartOver) -> Route:
     return Route("/burnish/reset", reset, methods=["POST"])
 
 
-def chat_actions(learner: Learner, start_over: StartOver, owner: str) -> Mapping[str, ChatAction]:
-    """Return the actions of owners in the chat, by ``/rl`` command. They raise what the learner raises."""
-
-    async def train(_: str) -> str:
-        warnings = await learner.warnings()
-        started = f"training has started ({await learner.train_now()}); /rl status shows how it goes"
-        return ". ".join([started, *(f"But {warning}" for warning in warnings)])
-
-    async def promote(number: str) -> str:
-        version = int(number.removeprefix("v")) if number else None
-        return (await learner.promote(version, f"promoted in the chat by {owner}")).in_words()
-
-    async def rollback(to: str) -> str:
-        number = BASE_VERSION if to == "base" else int(to.removeprefix("v")) if to else None
-        return f"{version_label(await learner.rollback(number, f'rolled back in the chat by {owner}'))} is live again"
-
-    async def reset(answer: str) -> str:
-        if answer != "yes":
-            return (
-                "this makes the base model live and takes back everybody's ratings; the log is copied first. "
-                "To do it: /rl reset yes"
-            )
-        outcome = await start_over(f"reset in the chat by {owner}")
-        return (
-            f"learning starts over: the base model is live, {outcome.ratings} ratings no longer count. "
-            f"The log from before is in {outcome.backup}"
-        )
-
-    async def go_on(_: str) -> str:
-        await learner.pause(on=False)
-        return "training starts by itself again"
-
-    async def stop(_: str) -> str:
-        await learner.pause(on=True)
-        return (
-            "training no longer starts by itself, until /rl on; ratings are kept, and the live version stays"
-        )
-
-    return {
-        "train": train,
-        "promote": promote,
-        "rollback": rollback,
-        "reset": reset,
-        "on": go_on,
-        "off": stop,
-    }
-
-
 def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = False) -> Path:
     """Return a path that an identity may name, without links. Raises Unprocessable, Forbidden."""
     if not Path(path).is_absolute() or "\0" in path:
@@ -376,7 +331,3 @@ def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = 
 
 def _live(registry: Registry, note: str | None = None) -> Response:
     return json_response({"live": registry.live(), "previous": registry.previous_live(), "note": note})
-
-
-def _day(day: Day) -> dict[str, Any]:
-    return {"date": day.date, "answers": {str(version): count for version, count in day.answers.items()}}

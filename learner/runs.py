@@ -56,7 +56,7 @@ class Runs:
         self.recalled = True
 
     async def start(self, reason: str, ratings: int) -> Run:
-        """Store a new run and return it. Raises Unavailable; even then the run is active until ``finish``."""
+        """Store a new run and return it. Raises Unavailable; even then the run is active."""
         self.active = Run(ids.run_id(), time.time(), None, "training", reason, None, ratings)
         await self._log.start_run(self.active)
         logger.info("training has started: %s. To watch it: burnish watch", reason)
@@ -68,9 +68,6 @@ class Runs:
         self.active = replace(run, status="evaluating", version=version, ended_at=None)
         await self._store(self.active)
         logger.info("v%d is judged again, because burnish had stopped before the gate decided", version)
-
-    def finish(self) -> None:
-        self.active = None
 
     async def add_note(self, note: str) -> None:
         """Add to the run's reason how it differs from the settings, and why."""

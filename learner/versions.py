@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
@@ -29,10 +30,10 @@ class Promoted(NamedTuple):
         return f"{text}. {self.note}" if self.note else text
 
 
+@dataclass(frozen=True, slots=True)
 class Versions:
-    def __init__(self, registry: Registry, swap: Swap) -> None:
-        self._registry = registry
-        self._swap = swap
+    _registry: Registry
+    _swap: Swap
 
     async def promote(self, number: int | None, reason: str, *, force: bool) -> Promoted:
         """Make a version live (None: the one that waits; 0: the base model).

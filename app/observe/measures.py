@@ -21,7 +21,7 @@ FIRST_TOKEN_S = (
 SWAP_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Measure:
     """One metric family."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from burnish.app.chat import chat_actions
 from burnish.learner.machine import Machine
-from burnish.learner.routes import chat_actions
 from tests.learner.conftest import Open, QuietMachine, World, no_reset
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.patience import within

@@ -10,9 +10,8 @@ import pytest
 from bench.learning.questions import PROMPTS
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.waiting import PASSED_AGAINST
-from burnish.app.status import summary
+from burnish.app.chat import chat_actions, summary
 from burnish.gate import Evidence, Verdict
-from burnish.learner.routes import chat_actions
 from tests.learner.conftest import Open, World, no_reset
 from tests.learner.taught import RATED, every_second, rate_answers
 from tests.learner.test_learner import candidate, serves

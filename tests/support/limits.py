@@ -18,7 +18,7 @@ LIMITS = {
     "burnish.app.observe.gauges": "READ_LIMIT_S",
     "burnish.proxy.relay.routing": "ENGINE_WAIT_S",
     "burnish.proxy.relay.upstreams": "LOOK_LIMIT_S",
-    "burnish.learner.engine": "CHECK_LIMIT_S",
+    "burnish.learner.learning": "CHECK_LIMIT_S",
 }
 """By module."""
 
