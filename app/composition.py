@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, cast
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.app.asgi import own_application
 from burnish.app.chat import ChatAnswers
-from burnish.app.observe import Observer
-from burnish.app.routes import own_routes
-from burnish.app.status import Status
+from burnish.app.observe import Gauges, Observer, metrics_routes
+from burnish.app.status import Status, status_routes
 from burnish.config.config import Config
 from burnish.learner.learning import Learning, NotLearning
 from burnish.learner.reset import Outcome
+from burnish.learner.routes import learner_routes, reset_route
 from burnish.parts.core import Core
 from burnish.parts.hooks import Hooks
+from burnish.parts.page import openapi_route
 from burnish.proxy.access.guard import Guard
+from burnish.proxy.feedback import command_route, completion_routes, feedback_routes
 from burnish.proxy.http.errors import Conflict
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.instructions import AddInstructions, Instructions
+from burnish.proxy.instructions import AddInstructions, Instructions, instruction_routes
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.capturing import Capturing
@@ -80,16 +87,35 @@ class Composition:
         chat = ChatAnswers(core, reactions.start_over)
         core.relay = self._relay(core, chat, Outbound(self.pool, guard))
         self.observer.relays.add(core.relay)
-        routes = own_routes(
-            core,
-            parts,
-            status,
-            chat,
-            self.observer,
-            on_erased=reactions.erased,
-            start_over=reactions.start_over,
+        return own_application(self._routes(core, status, chat, reactions)), core.relay
+
+    def _routes(self, core: Core, status: Status, chat: ChatAnswers, reactions: Reactions) -> list[BaseRoute]:
+        """Return all routes of ours, and last the one that describes them."""
+        log, learns = core.log, core.learning
+        gauges = Gauges(
+            log=log,
+            in_flight=self.observer.in_flight,
+            learner_status=core.learner_status,
+            live=core.live,
+            registry=learns.registry if learns else None,
         )
-        return own_application(routes), core.relay
+        folder = core.config.data_dir
+        routes: list[BaseRoute] = [
+            *status_routes(status),
+            *metrics_routes(self.observer.counts, gauges),
+            *feedback_routes(log, core.on_feedback, core.rules, core.fates),
+            command_route(chat.answer),
+            *completion_routes(log, reactions.erased, core.rules, core.fates),
+            *instruction_routes(log, core.instructions, core.live),
+            *(route for part in self.hooks.parts for route in part.routes(core)),
+            reset_route(reactions.start_over),
+            *(
+                learner_routes(learns.learner, learns.registry, learns.transfer, log, folder)
+                if learns
+                else _refusing_routes(core)
+            ),
+        ]
+        return [*routes, openapi_route([route for route in routes if isinstance(route, Route)])]
 
     def _relay(self, core: Core, chat: ChatAnswers, outbound: Outbound) -> Relay:
         steps = [
@@ -151,3 +177,18 @@ class Reactions:
         self.instructions.all_changed()
         await self.hooks.reset()
         return outcome
+
+
+def _refusing_routes(core: Core) -> list[Route]:
+    """Return the routes of runs and versions; each answers 409 with the reason why burnish doesn't learn."""
+    none = cast(Any, None)  # their handlers are replaced
+    routes = learner_routes(none, none, none, core.log, core.config.data_dir)
+    return [_refusing(route, core.why_not) for route in routes]
+
+
+def _refusing(route: Route, reason: str) -> Route:
+    @wraps(route.endpoint)  # with its description
+    async def refuse(request: Request) -> Response:
+        raise Conflict(reason, code="not_learning")
+
+    return Route(route.path, refuse, methods=list(route.methods or ()))

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
-from burnish.cli.explain import explain
 from burnish.cli.watch import FAILED, demand_ending, follow, print_ending
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
@@ -43,6 +43,11 @@ STYLES = {
     "candidate": "yellow",
     "waiting": "bold yellow",
 }
+MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
+OUTCOMES = {"passed": "green", "rejected": "red", "undecided": "yellow"}
+# Columns needed to read two replies side by side.
+WIDE = 100
+SIDES = ("before", "after")
 
 
 def learnt_from(version: dict[str, Any]) -> str:
@@ -93,7 +98,7 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
             f"{metrics.get('peak_rss_bytes', 0) / 1e9:.2f} GB[/]"
         )
     if version.get("verdict"):
-        explain(version["verdict"])
+        _explain(version["verdict"])
     console.print("\n[dim]history[/]")
     for event in version["events"]:
         console.print(
@@ -213,3 +218,37 @@ def _changed(answer: dict[str, Any], as_json: bool) -> None:
         console.print(f"live now: [bold]{version_name(answer['live'])}[/]")
         if note := answer.get("note"):
             console.print(f"[yellow]{escape(note)}[/]")
+
+
+def _explain(verdict: dict[str, Any]) -> None:
+    """Print a verdict as ``GET /burnish/adapters/{n}`` gives it."""
+    console.print(f"\n[{OUTCOMES[verdict['outcome']]}]{escape(verdict['headline'])}[/]")
+    for group in verdict["groups"]:
+        console.print(f"\n[dim]{escape(group['title'])}[/]")
+        for check in verdict["checks"]:
+            if check["kind"] == group["kind"]:
+                console.print(_hanging(MARKS[check["passed"]], escape(check["text"])))
+    for example in verdict.get("examples", ()):
+        _side_by_side(example)
+
+
+def _side_by_side(example: dict[str, Any]) -> None:
+    """Print two replies in columns, or one below the other on a narrow terminal."""
+    console.print(f"\n[bold]{escape(example['prompt'])}[/]  [dim]{escape(example['why'])}[/]")
+    texts = [escape(example[side].strip()) or "[dim](nothing)[/]" for side in SIDES]
+    if console.width >= WIDE:
+        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2), expand=True)
+        for side in SIDES:
+            table.add_column(side, ratio=1, overflow="fold")
+        table.add_row(*texts)
+        console.print(Padding(table, (0, 0, 0, 2)))
+    else:
+        for side, text in zip(SIDES, texts, strict=True):
+            console.print(_hanging(f"[dim]{side:>6}[/]", text))
+
+
+def _hanging(mark: str, text: str) -> Padding:
+    """Indent the lines after the first one."""
+    line = Table.grid(padding=(0, 1))
+    line.add_row(mark, text)
+    return Padding(line, (0, 0, 0, 2))

@@ -86,7 +86,7 @@ COMMANDS = {
         "List what agents achieved: rollouts and their rewards, newest first.",
     ),
     "reset": _Entry(
-        "cli.reset:reset", "Start learning over: back to the base model, without the ratings so far."
+        "cli.train:reset", "Start learning over: back to the base model, without the ratings so far."
     ),
     "reward": _Entry(
         "parts.rewards.command:app", "Learn a reward model from the ratings, and score answers with it."

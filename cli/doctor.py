@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from burnish.cli import doctor_deep as stored
+from burnish.adapters.errors import AdapterError
+from burnish.adapters.registry import Registry
 from burnish.cli import doctor_machine as machine
 from burnish.cli import doctor_network as network
 from burnish.cli.doctor_machine import Finding
-from burnish.config.config import default_config_file
+from burnish.config.config import Config, default_config_file
+from burnish.proxy.log import files
 from burnish.terminal.client import find, read_settings
 from burnish.terminal.errors import CommandFailed, WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json
@@ -54,10 +58,11 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     file = default_config_file()
     yield Finding("ok", "configuration", f"valid ({file if file.is_file() else f'there is no {file}'})")
     running = None if absent else network.running(address, own)
+    up = running if isinstance(running, network.RunningProxy) else None
     if isinstance(running, Finding):
         yield running
-    elif running:
-        config = running.config
+    elif up:
+        config = up.config
         yield Finding("ok", "configuration", f"from here on, that of burnish at {address}")
         yield Finding("ok", "data", f"{config.data_dir}, in use")
     else:
@@ -65,26 +70,55 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     yield machine.disk(config)
     yield machine.clock(config)
     if config.upstream:
-        if isinstance(running, network.RunningProxy):
-            yield from network.started(running)
-        yield network.upstream(config)
-        yield (
-            network.engine_of(running)
-            if isinstance(running, network.RunningProxy)
-            else network.engine(config)
-        )
+        yield from network.behind(config, up)
     elif config.managed:
-        for check in (machine.memory, network.startable, machine.trainer):
-            yield check(config)
+        yield from (machine.memory(config), network.startable(config), machine.trainer(config))
     else:
-        for check in (machine.memory, machine.model, machine.engine, machine.trainer):
-            yield check(config)
+        yield from (machine.memory(config), machine.model(config))
+        yield from (machine.engine(config), machine.trainer(config))
     if config.signals.enabled:
         yield machine.signals()
-    yield from (
-        network.further_of(running) if isinstance(running, network.RunningProxy) else network.further(config)
-    )
+    yield from network.further(config, up)
     if deep:
-        yield stored.log(config)
-        yield from stored.versions(config)
+        yield _log(config)
+        yield from _versions(config)
     yield from network.proxy(address, absent, own)
+
+
+def _log(config: Config) -> Finding:
+    """Compare every text of the log with its digest."""
+    path = config.log_file
+    if not path.is_file():
+        return Finding("ok", "log", "empty")
+    try:
+        with closing(files.connect(path, read_only=True)) as database:
+            report = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            damaged, compared = files.damaged_texts(database, all_of_them=True)
+    except sqlite3.Error as error:
+        report, damaged, compared = str(error), 0, 0
+    if report != "ok":
+        return Finding("fail", "log", f"{path} is damaged ({report}): put a backup in its place")
+    if damaged:
+        return Finding(
+            "fail", "log", f"{damaged} of {compared} texts in {path} are damaged; a backup has them whole"
+        )
+    return Finding("ok", "log", f"sound, with {compared} texts as they were stored")
+
+
+def _versions(config: Config) -> Iterator[Finding]:
+    registry = Registry(config.data_dir / "adapters")
+    sound = damaged = 0
+    try:
+        for version in registry.versions():
+            if version.state == "pruned":
+                continue
+            try:
+                registry.verify(version.number)
+                sound += 1
+            except (AdapterError, OSError) as error:
+                damaged += 1
+                yield Finding("fail", f"v{version.number}", str(error))
+    except AdapterError as error:
+        yield Finding("fail", "versions", str(error))
+        return
+    yield Finding("fail" if damaged else "ok", "versions", f"{sound} sound, {damaged} damaged")

@@ -47,36 +47,28 @@ def running(url: str, own: Config) -> RunningProxy | Finding | None:
 
     A finding says that one runs, but doesn't tell.
     """
+    if not _is_here(url) or (settings := _get(url, "/burnish/config", own)) is None:
+        return None
+    if settings.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        text = f"burnish at {url} shows its own only to its key: set BURNISH_ADMIN_KEY or BURNISH_API_KEY"
+        return Finding("warn", "configuration", text)
+    status = _get(url, "/burnish/status", own)
+    if status is None or not settings.is_success:
+        return None
+    # All masks look alike, but two keys must differ.
+    content = {
+        name: f"{MASK}{name}" if setting == MASK else setting for name, setting in _json(settings).items()
+    }
     try:
-        if not is_loopback(httpx.URL(url).host):
-            return None  # its files are elsewhere
-        config, status = (
-            httpx.get(url + path, headers=key_header(own), timeout=ASK_TIMEOUT_S, trust_env=False)
-            for path in ("/burnish/config", "/burnish/status")
-        )
-        if config.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            text = f"burnish at {url} shows its own only to its key: set BURNISH_ADMIN_KEY or BURNISH_API_KEY"
-            return Finding("warn", "configuration", text)
-        # All masks look alike, but two keys must differ.
-        content = {
-            name: f"{MASK}{name}" if setting == MASK else setting for name, setting in _json(config).items()
-        }
-        return RunningProxy(Config.model_validate(content), _json(status)) if config.is_success else None
-    except (httpx.HTTPError, httpx.InvalidURL, ValidationError):
+        return RunningProxy(Config.model_validate(content), _json(status))
+    except ValidationError:
         return None
 
 
 def _hidden_addresses(url: str, own: Config) -> Iterator[Finding]:
     """Warn of a reverse proxy that names no client: burnish then takes everybody for somebody at its own machine."""
-    try:
-        if is_loopback(httpx.URL(url).host):
-            return
-        answer = httpx.get(
-            url + "/burnish/whoami", headers=key_header(own), timeout=ASK_TIMEOUT_S, trust_env=False
-        )
-    except (httpx.HTTPError, httpx.InvalidURL):
-        return
-    if answer.is_success and _json(answer).get("local") is True:
+    answer = None if _is_here(url) else _get(url, "/burnish/whoami", own)
+    if answer and answer.is_success and _json(answer).get("local") is True:
         yield Finding(
             "warn",
             "reverse proxy",
@@ -85,22 +77,24 @@ def _hidden_addresses(url: str, own: Config) -> Iterator[Finding]:
         )
 
 
-def engine_of(server: RunningProxy) -> Finding:
-    """Return what a running burnish knows of its engine."""
-    engine = server.status.get("engine", {})
-    obstacle = engine.get("obstacle")
-    if obstacle is None:
-        return Finding("ok", "engine", f"swaps versions of {server.config.upstream}, as {engine.get('way')}")
-    return Finding("ok" if server.config.engine == "none" else "warn", "engine", str(obstacle))
-
-
-def started(server: RunningProxy) -> Iterator[Finding]:
-    """Return what a running burnish knows of the engine that it started, if it started one."""
-    engine = server.status.get("engine", {})
-    if there := engine.get("started"):
-        up = there["state"] == "up"
-        text = started_engine(there)
-        yield Finding("ok" if up else "fail", "engine", text if up else f"{text}. {engine.get('trouble')}")
+def behind(config: Config, up: RunningProxy | None) -> Iterator[Finding]:
+    """Check the upstream and its engine: what a running burnish knows of them, else what they answer."""
+    if up is None:
+        yield upstream(config)
+        yield engine(config)
+        return
+    status = up.status.get("engine", {})
+    if started := status.get("started"):
+        text = started_engine(started)
+        is_up = started["state"] == "up"
+        yield Finding(
+            "ok" if is_up else "fail", "engine", text if is_up else f"{text}. {status.get('trouble')}"
+        )
+    yield upstream(config)
+    if (obstacle := status.get("obstacle")) is None:
+        yield Finding("ok", "engine", f"swaps versions of {config.upstream}, as {status.get('way')}")
+    else:
+        yield Finding("ok" if config.engine == "none" else "warn", "engine", str(obstacle))
 
 
 def upstream(config: Config) -> Finding:
@@ -115,8 +109,14 @@ def upstream(config: Config) -> Finding:
     )
 
 
-def further(config: Config) -> Iterator[Finding]:
-    """Check each further upstream."""
+def further(config: Config, up: RunningProxy | None) -> Iterator[Finding]:
+    """Check each further upstream; of a running burnish, return what that knows."""
+    if up:
+        for state in up.status.get("upstreams", ()):
+            answers = f"{state['url']} answers for {', '.join(state['models'])}"
+            level: Level = "fail" if state["trouble"] else "ok"
+            yield Finding(level, f"upstreams.{state['name']}", state["trouble"] or answers)
+        return
     for name, settings in config.upstreams.items():
         if settings.url.startswith(LITELLM):
             finding = _by_litellm(settings.url, config)
@@ -131,14 +131,6 @@ def _by_litellm(url: str, config: Config) -> Finding:
     except ConfigError as error:
         return Finding("fail", "upstream", error.message)
     return Finding("ok", "upstream", f"{url}: litellm asks for burnish")
-
-
-def further_of(server: RunningProxy) -> Iterator[Finding]:
-    """Return what a running burnish knows of each further upstream."""
-    for state in server.status.get("upstreams", ()):
-        answers = f"{state['url']} answers for {', '.join(state['models'])}"
-        level: Level = "fail" if state["trouble"] else "ok"
-        yield Finding(level, f"upstreams.{state['name']}", state["trouble"] or answers)
 
 
 def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
@@ -205,11 +197,7 @@ def proxy(url: str, absent: str, config: Config) -> Iterator[Finding]:
         yield Finding("ok", "proxy", absent) if in_use(config.data_dir) else _port(config)
         return
     yield from _hidden_addresses(url, config)
-    try:
-        answer = httpx.get(
-            url + "/healthz", headers=key_header(config), timeout=ASK_TIMEOUT_S, trust_env=False
-        )
-    except (httpx.HTTPError, httpx.InvalidURL):
+    if (answer := _get(url, "/healthz", config)) is None:
         yield _port(config)
         return
     health = _json(answer)
@@ -247,6 +235,22 @@ def holder(url: str) -> str:
         return ""
     fields = {line[0]: line[1:] for line in listed.stdout.splitlines() if line}
     return f", used by {fields['c']}, process {fields['p']}" if {"c", "p"} <= fields.keys() else ""
+
+
+def _is_here(url: str) -> bool:
+    """Return whether burnish's files are on this machine."""
+    try:
+        return is_loopback(httpx.URL(url).host)
+    except httpx.InvalidURL:
+        return False
+
+
+def _get(url: str, path: str, config: Config) -> httpx.Response | None:
+    """Ask a burnish; None if nothing answers."""
+    try:
+        return httpx.get(url + path, headers=key_header(config), timeout=ASK_TIMEOUT_S, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

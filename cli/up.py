@@ -6,15 +6,20 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 from rich.logging import RichHandler
 from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from burnish.adapters.hosts.detect import LM_STUDIO, NAMES
+from burnish.adapters.hosts.hub_cache import cached
+from burnish.adapters.hosts.hub_gguf import HubFile, endpoint, fetched
+from burnish.adapters.hosts.model_file import hub_model
 from burnish.cli.engines import EngineOffer, engines_here, offers
-from burnish.cli.fetch import fetch
 from burnish.config.config import Config
 from burnish.proxy.plain import plain
 from burnish.proxy.program_log import set_level
@@ -36,6 +41,10 @@ from burnish.terminal.options import (
     Upstream,
 )
 from burnish.terminal.terminal import console
+
+_MB = 1e6
+STEPS = 10
+"""So many lines say how far a download is when there is no terminal, e.g. in a service's log."""
 
 
 def up(
@@ -74,22 +83,11 @@ def up(
         "engine_args": engine_args,
         "data_dir": data_dir,
         "log_level": log_level,
-        "train": {"enabled": False} if no_train else None,
     }
-    if train_after is not None:
-        if no_train:
-            raise WrongUsage("--train-after and --no-train exclude each other: leave one out")
-        flags["train"] = {"min_ratings": train_after}
-    settings = read_settings(flags, file=config)
-    if train_after is not None and not (settings.train.enabled and settings.train.schedule != "manual"):
-        setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
-        raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
-    chosen_before = (settings.upstream, settings.managed, settings.model, settings.context, settings.parallel)
-    if not any(chosen_before) and (engine_settings := _choose_engine()):
-        settings = read_settings(flags | engine_settings, file=config)
+    settings = _settings(flags, config, train_after, no_train=no_train)
     _log_to_terminal(settings)
     if (settings.model and not settings.upstream) and settings.managed in (None, "llama-server"):
-        fetch(settings.model)
+        _fetch(settings.model)
     model_name = settings.model or "small model"
     what = settings.upstream or f"{settings.managed or 'the embedded engine'} ({model_name})"
     if settings.train.enabled and (missing := missing_for_training()):
@@ -101,6 +99,59 @@ def up(
     console.print(f"[dim]starting with {escape(what)} …[/]")
     serve(settings, lambda url: _welcome(url, settings))
     console.print("[dim]stopped[/]")
+
+
+def _settings(flags: dict[str, Any], file: Path | None, train_after: int | None, *, no_train: bool) -> Config:
+    """Read the settings, and ask for an engine if they name none. Raises WrongUsage."""
+    if train_after is not None and no_train:
+        raise WrongUsage("--train-after and --no-train exclude each other: leave one out")
+    if no_train:
+        flags["train"] = {"enabled": False}
+    elif train_after is not None:
+        flags["train"] = {"min_ratings": train_after}
+    settings = read_settings(flags, file=file)
+    if train_after is not None and not (settings.train.enabled and settings.train.schedule != "manual"):
+        setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
+        raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
+    engine = (settings.upstream, settings.managed, settings.model, settings.context, settings.parallel)
+    if not any(engine) and (choice := _choose_engine()):
+        return read_settings(flags | choice, file=file)
+    return settings
+
+
+def _fetch(name: str) -> None:
+    """Download a model of the hub unless it is here, and show how far it is; leave other names to the engine.
+
+    Raises EngineError.
+    """
+    model = hub_model(name)
+    if model is None or cached(model):
+        return
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        download = bar.add_task("", visible=False)
+        total = steps = 0
+
+        def start(file: HubFile) -> None:
+            nonlocal total
+            total = file.size
+            bar.update(download, total=total, visible=True)
+            words = f"downloading {file.path} of {file.repo} from {urlsplit(endpoint()).netloc}, {total / _MB:,.0f} MB"
+            console.print(escape(words), soft_wrap=True)
+
+        def progress(count: int) -> None:
+            nonlocal steps
+            bar.update(download, completed=count)
+            if STEPS * count // total > steps and not console.is_terminal:
+                console.print(f"  {count / _MB:,.0f} of {total / _MB:,.0f} MB")
+            steps = STEPS * count // total
+
+        try:
+            path = fetched(model, start, progress)
+        except KeyboardInterrupt:
+            console.print("stopped; the next start goes on with what is here")
+            raise
+    console.print(f"[dim]the model is in {escape(str(path))}[/]", soft_wrap=True)
 
 
 def _choose_engine() -> dict[str, Any]:

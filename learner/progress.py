@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from operator import attrgetter
 from statistics import median
 from typing import get_args
 
@@ -41,7 +42,7 @@ def durations(marks: Sequence[Mark]) -> Durations:
     """Return the durations of a run; empty unless it came to its end."""
     if not marks or marks[-1].phase != LAST_PHASE:
         return {}
-    began = [next(stretch) for _, stretch in groupby(marks, key=_phase)]
+    began = [next(stretch) for _, stretch in groupby(marks, key=attrgetter("phase"))]
     phase_s: Durations = {}
     for mark, next_mark in pairwise(began):  # a run of several stages comes back to a phase
         phase_s[mark.phase] = phase_s.get(mark.phase, 0.0) + max(0.0, next_mark.at - mark.at)
@@ -50,12 +51,14 @@ def durations(marks: Sequence[Mark]) -> Durations:
 
 def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations]) -> Progress | None:
     """Return the state of a run by its marks so far; None before the first one."""
-    stretches = [list(stretch) for phase, stretch in groupby(marks, key=_phase) if phase in ORDER[:-1]]
+    stretches = [
+        list(stretch) for phase, stretch in groupby(marks, key=attrgetter("phase")) if phase in ORDER[:-1]
+    ]
     if not stretches:
         return None
     current = stretches[-1]
     begin, last = current[0], current[-1]
-    counters = [list(counted) for _, counted in groupby(current, key=lambda mark: mark.total)]
+    counters = [list(counted) for _, counted in groupby(current, key=attrgetter("total"))]
     remaining_s = rest_s(counters[-1], time_s)
     if remaining_s is None or len(counters) > 1:  # the counter is only of a part
         usual = _usual(last.phase, earlier)
@@ -80,10 +83,6 @@ def _whole(phase: str, remaining_s: float | None, earlier: Sequence[Durations]) 
 def _usual(phase: str, earlier: Sequence[Durations]) -> float | None:
     seconds = [run[phase] for run in earlier if phase in run]
     return median(seconds) if seconds else None
-
-
-def _phase(mark: Mark) -> str:
-    return mark.phase
 
 
 def rest_s(marks: Sequence[Mark], time_s: float) -> float | None:

@@ -105,18 +105,13 @@ def attempts(held_out: Sequence[Rollout], candidate: int, incumbent: int) -> tup
 
     Without group and seed nobody knows which attempts belong together.
     """
-    got: dict[tuple[str | None, int | None], dict[int, list[float]]] = {}
+    rewards: dict[tuple[str | None, int | None], dict[int, list[float]]] = {}
     for rollout in held_out:
-        if (
-            (rollout.group, rollout.seed) != (None, None)
-            and rollout.version is not None
-            and rollout.reward is not None
-        ):
-            got.setdefault((rollout.group, rollout.seed), {}).setdefault(rollout.version, []).append(
-                rollout.reward
-            )
+        place = rollout.group, rollout.seed
+        if place != (None, None) and rollout.version is not None and rollout.reward is not None:
+            rewards.setdefault(place, {}).setdefault(rollout.version, []).append(rollout.reward)
     return tuple(
         Attempted(fmean(by_version[candidate]), fmean(by_version[incumbent]))
-        for by_version in got.values()
+        for by_version in rewards.values()
         if candidate in by_version and incumbent in by_version
     )

@@ -45,15 +45,8 @@ _FACT, _ORDINARY = "fact_", "ordinary_"
 """Prefixes of prompt IDs that no completion has."""
 
 _PASSED_ON = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "stop",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
+    "temperature", "top_p", "top_k", "min_p", "stop", "repeat_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
 _WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 """Sent unchanged, and only with tools: engines refuse the others without them."""
 
