@@ -115,7 +115,9 @@ class App:
             await _to_engine(headers, scope, self.engine_port)(scope, receive, send)
             return
         if is_preflight(scope, headers):
-            await _allow(headers)(scope, receive, send)
+            allowed = Response(status_code=HTTPStatus.NO_CONTENT)
+            allowed.raw_headers.extend(preflight(headers))
+            await allowed(scope, receive, send)
             return
         if b"origin" in headers and crosses(headers):
             send = readable(headers[b"origin"], send)
@@ -171,12 +173,6 @@ def _to_engine(headers: Named, scope: Scope, port: int) -> Response:
     there = f"http://{f'[{host}]' if ':' in host else host}:{port}".encode() + scope["raw_path"] + query
     response = Response(status_code=HTTPStatus.TEMPORARY_REDIRECT)
     response.raw_headers.append((b"location", there))
-    return response
-
-
-def _allow(headers: Named) -> Response:
-    response = Response(status_code=HTTPStatus.NO_CONTENT)
-    response.raw_headers.extend(preflight(headers))
     return response
 
 

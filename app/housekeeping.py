@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from burnish.config.config import Config, is_loopback
 from burnish.proxy.http.errors import ConfigError, Unavailable
@@ -43,7 +43,12 @@ async def ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
 
 async def prune_regularly(config: Config, log: Log) -> None:
     """Delete old completions according to the settings."""
-    limits = _limits(config)
+    settings, next_turns = config.log, config.train.next_turn
+    every = (
+        Keep(settings.keep_days, settings.keep_completions, settings.keep_rated, next_turns),
+        Keep(days=settings.keep_unrated_days, next_turns=next_turns),
+    )
+    limits = [limit for limit in every if not limit.all]  # a completion must be within all of them
     while limits:
         try:
             if count := sum([await log.prune(limit) for limit in limits]):
@@ -51,13 +56,3 @@ async def prune_regularly(config: Config, log: Log) -> None:
         except Unavailable as error:
             logger.warning("old completions were not deleted from the log: %s", error)
         await asyncio.sleep(PRUNE_EVERY_S)
-
-
-def _limits(config: Config) -> Sequence[Keep]:
-    """Return the limits that are set; a completion must be within all of them."""
-    settings, next_turns = config.log, config.train.next_turn
-    limits = (
-        Keep(settings.keep_days, settings.keep_completions, settings.keep_rated, next_turns),
-        Keep(days=settings.keep_unrated_days, next_turns=next_turns),
-    )
-    return [limit for limit in limits if not limit.all]

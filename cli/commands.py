@@ -213,9 +213,10 @@ def _say_what_is_not_read() -> None:
     except BurnishError:
         return
     if names:
-        _warn(
+        _print(
+            "[yellow]burnish:[/]",
             f"{file} sets {names}, which isn't read: any cloned repository can have such a file. "
-            f"If it is yours, move the lines to {own_file}, or call burnish --env-file {ENV_FILE}"
+            f"If it is yours, move the lines to {own_file}, or call burnish --env-file {ENV_FILE}",
         )
 
 
@@ -237,21 +238,16 @@ def main() -> None:
         sys.exit(0)
 
 
-def _warn(message: str) -> None:
+def _print(label: str, message: str) -> None:
     from rich.markup import escape
 
-    from burnish.proxy.plain import plain
     from burnish.terminal.terminal import errors
 
-    errors.print(f"[yellow]burnish:[/] {escape(plain(message))}", soft_wrap=True)
+    errors.print(f"{label} {escape(message)}")
 
 
 def _complain(message: str) -> None:
-    from rich.markup import escape
-
-    from burnish.terminal.terminal import errors
-
-    errors.print(f"[bold red]burnish:[/] {escape(message)}")
+    _print("[bold red]burnish:[/]", message)
     if "NOTIFY_SOCKET" in os.environ:
         from burnish.system.notify import tell_status
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -24,24 +25,20 @@ WORDS = ("comment", "correction")
 """Members of feedback that say something without a rating."""
 
 
-def good(
-    comment: Comment = None,
-    target: Target = None,
-    dry_run: DryRun = False,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    _rate(Proxy(url), target, {"rating": "good", "dry_run": dry_run or None} | _why(comment), as_json)
+def _thumb(rating: str) -> Callable[..., None]:
+    def command(
+        comment: Comment = None,
+        target: Target = None,
+        dry_run: DryRun = False,
+        url: Url = None,
+        as_json: Json = False,
+    ) -> None:
+        _rate(Proxy(url), target, {"rating": rating, "dry_run": dry_run or None} | _why(comment), as_json)
+
+    return command
 
 
-def bad(
-    comment: Comment = None,
-    target: Target = None,
-    dry_run: DryRun = False,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    _rate(Proxy(url), target, {"rating": "bad", "dry_run": dry_run or None} | _why(comment), as_json)
+good, bad = _thumb("good"), _thumb("bad")
 
 
 def rate(

@@ -135,20 +135,11 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
     registry = Registry(config.data_dir / "adapters")
     remote = None
     if config.upstream is None:
-        model = await asyncio.to_thread(model_file, config.model)
-        if model.left_out:
-            lost = ", ".join(model.left_out)
-            logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
-        weights, state = model.path, config.data_dir / "engine"
-        host: AdapterHost = EmbeddedHost(
-            weights, base_model=model.name, state_dir=state, context=config.context, parallel=config.parallel
-        )
+        host, weights = await asyncio.to_thread(_embedded, config)
+    elif config.engine == "none":
+        yield NotLearning("versions are not swapped, because engine = none. burnish logs and takes ratings")
+        return
     else:
-        if config.engine == "none":
-            yield NotLearning(
-                "versions are not swapped, because engine = none. burnish logs and takes ratings"
-            )
-            return
         kinds: list[Kind] = []
         try:
             host, weights = await foreign_host(config, registry.versions, on_found=kinds.append)
@@ -157,23 +148,43 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"], ["lmstudio"]))
             return
         remote = main_upstream(config, pool, host.base_model)
-    async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):
+    swap = Swap(registry, host, LiveRoute())
+    async with _with_learner(swap, config, log, weights) as (learner, engine):
         window = host.limits.window
         base = host.base_model, host.base_digest
-        upstream = LearningUpstream(*base, window.context if window else None, swap.route, remote)
-        transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
-        reset = Reset(learner, swap, log, config.log_file)
-        yield Learning(upstream, learner, reset, registry, transfer, engine, weights, base)
+        yield Learning(
+            LearningUpstream(*base, window.context if window else None, swap.route, remote),
+            learner,
+            Reset(learner, swap, log, config.log_file),
+            registry,
+            Transfer(registry, *base, weights, cache_dir() / "weights"),
+            engine,
+            weights,
+            base,
+        )
+
+
+def _embedded(config: Config) -> tuple[AdapterHost, Path]:
+    """Return the host of the embedded engine, and the weights that it serves. Raises EngineError."""
+    model = model_file(config.model)
+    if model.left_out:
+        lost = ", ".join(model.left_out)
+        logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
+    state, context, parallel = config.data_dir / "engine", config.context, config.parallel
+    host = EmbeddedHost(
+        model.path, base_model=model.name, state_dir=state, context=context, parallel=parallel
+    )
+    return host, model.path
 
 
 @asynccontextmanager
 async def _with_learner(
-    host: AdapterHost, registry: Registry, config: Config, log: Log, weights: Path
-) -> AsyncIterator[tuple[Learner, Engine, Swap]]:
+    swap: Swap, config: Config, log: Log, weights: Path
+) -> AsyncIterator[tuple[Learner, Engine]]:
+    host, registry = swap.host, swap.registry
     why_not = await asyncio.to_thread(untrainable, weights)
     if why_not and config.train.enabled:
         logger.warning("%s is served, but can't learn: %s", host.base_model, why_not)
-    swap = Swap(registry, host, LiveRoute())
     reconciler = Reconciler(swap)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
@@ -203,7 +214,7 @@ async def _with_learner(
         learner = Learner(Cycle(planner=planner, swap=swap, jobs=config.data_dir / "jobs"), Meter())
         await learner.start()
         stack.push_async_callback(learner.stop)
-        yield learner, Engine(swap, reconciler), swap
+        yield learner, Engine(swap, reconciler)
 
 
 def _may_pass(error: EngineError | IncompatibleAdapter) -> bool:

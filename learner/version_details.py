@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
 from burnish.gate import in_words
 from burnish.gate.replies import last_question
@@ -50,17 +50,15 @@ def details(registry: Registry, number: int, job_of: Callable[[str], JobDirector
         raise NotFound(str(error), code="unknown_version") from error
     except CorruptAdapter as error:
         raise Conflict(str(error), code="corrupt_version") from error
+    verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
     return summary(version) | {
         "manifest": version.manifest.model_dump(mode="json"),
         "events": history,
-        "verdict": _verdict(events, examples.of(registry.root, number)),
+        "verdict": in_words({**verdicts[-1], "examples": examples.of(registry.root, number)})
+        if verdicts
+        else None,
         "samples": _side_by_side(job_of(version.manifest.run_id)),
     }
-
-
-def _verdict(events: Sequence[Event], quotes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
-    return in_words({**verdicts[-1], "examples": quotes}) if verdicts else None
 
 
 def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
