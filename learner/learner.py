@@ -46,11 +46,16 @@ FAULT_PAUSE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request of the user for a run."""
-
     options: RunOptions
+    version: int | None
+    """Train nothing: judge this candidate."""
     started: asyncio.Future[str]
     """The ID of the run once it is in the log; otherwise Conflict or Unavailable."""
+
+    @property
+    def by_ratings(self) -> bool:
+        """Whether there must be ratings of both kinds."""
+        return self.version is None and self.options.rollouts is None
 
     def settle(self, outcome: str | BurnishError) -> None:
         """Answer the request, if it has no answer yet."""
@@ -178,9 +183,12 @@ class Learner:
         """Return the job directory of a run. Those of old runs were deleted."""
         return self._cycle.job(run_id)
 
-    async def train_now(self, options: RunOptions = AS_SET) -> str:
-        """Start a run regardless of counts and clock; return its ID. Raises Conflict, Unavailable."""
-        request, decision = await self._requested(options)
+    async def train_now(self, options: RunOptions = AS_SET, *, version: int | None = None) -> str:
+        """Start a run regardless of counts and clock; return its ID. Raises Conflict, Unavailable.
+
+        ``version``: train nothing, but judge this candidate.
+        """
+        request, decision = await self._requested(options, version)
         if not decision.start:
             raise _not_started(decision)
         if options.rollouts is not None and not await self._cycle.log.unlearnt_rollouts(options.rollouts):
@@ -193,7 +201,7 @@ class Learner:
     async def judge_now(self, number: int) -> str:
         """Judge a candidate once more; return the ID of its run. Raises NotFound, Conflict, Unavailable."""
         await asyncio.to_thread(self._versions.check_candidate, number)
-        return await self.train_now(RunOptions(version=number))
+        return await self.train_now(version=number)
 
     async def warnings(self) -> list[str]:
         """Return what speaks against a run that the user asks for."""
@@ -254,10 +262,10 @@ class Learner:
         self._look()
         self.wake()
 
-    async def _requested(self, options: RunOptions) -> tuple[_Request, Decision]:
+    async def _requested(self, options: RunOptions, version: int | None = None) -> tuple[_Request, Decision]:
         """Return a request of the user, and the decision on it by the latest counts."""
         await self._count()
-        request = _Request(options, asyncio.get_running_loop().create_future())
+        request = _Request(options, version, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._train, _now())
 
     async def _work(self, interrupted: Sequence[AdapterVersion]) -> None:
@@ -322,13 +330,13 @@ class Learner:
     async def _run(self, reason: str, request: _Request | None) -> None:
         """Carry one run out and record how it ended."""
         options = request.options if request else AS_SET
-        if request and options.version is not None:
-            await self._judge(options.version, request)
+        if request and request.version is not None:
+            await self._judge(request.version, request)
             return
         counts = self._counts.all if options.refresh else self._counts.ready
         runs = self._runs
         async with self._recorded():
-            count = counts.good + counts.bad + counts.neutral if options.by_ratings else 0
+            count = counts.good + counts.bad + counts.neutral if options.rollouts is None else 0
             run = await runs.start(reason, count)
             if request:
                 request.settle(run.id)
@@ -407,9 +415,8 @@ class Learner:
         await self._cycle.swap.prune(self._train.keep_versions)
 
     def _state(self, request: _Request | None = None) -> SchedulerState:
-        counts = self._counts.all if request and request.options.refresh else self._counts.ready
         return SchedulerState(
-            *(counts.new, counts.good, counts.bad, counts.comments, counts.pairs),
+            self._counts.all if request and request.options.refresh else self._counts.ready,
             active=self._runs.active.id if self._runs.active else None,
             failures=self._runs.failures,
             failed_at=self._runs.failed_at,
@@ -419,7 +426,7 @@ class Learner:
             needed_bytes=self._around.needed_bytes,
             has_request=request is not None,
             one_sided=bool(request and (request.options.force or request.options.objective == "sft")),
-            by_ratings=request is None or request.options.by_ratings,
+            by_ratings=request is None or request.by_ratings,
             paused=self._pause_file.exists(),
             untrainable=self._planner.untrainable,
         )

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool
 
 from burnish.adapters.errors import IllegalTransition
 from burnish.adapters.hosts.base import AdapterHost
@@ -19,7 +21,9 @@ from burnish.gate.rewards import RatedReply, believed_preference_model
 from burnish.learner import export
 from burnish.learner.evidence import rated_replies
 from burnish.learner.rollouts import Logged, no_rollout, usable_rollouts
+from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log, Rating
+from burnish.proxy.plain import Line
 from burnish.system.threads import cores
 from burnish.training.device import main_memory, model_size
 from burnish.training.errors import NotTrainable
@@ -33,31 +37,26 @@ FOR_AGENTS: Objective = "rloo"
 """Learns from an agent's rewards if the settings name no policy gradient."""
 # A trainer beside the server: half of the cores serve on.
 CORES_SHARE = 2
+MAX_TASK = 1000
+"""Characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What the user asks of a run, beyond the settings."""
+class RunOptions(Body):
+    """What the user asks of a run, beyond the settings: ``POST /burnish/train``."""
 
-    force: bool = False
-    """Train on ratings of one kind, too."""
-    refresh: bool = False
-    """From the base model, on all ratings, whatever the live version has learnt."""
-    rlhf: bool = False
-    """A warm start on demonstrations, a reward model from the ratings, then a policy gradient against it."""
+    dry_run: StrictBool = False
+    force: StrictBool = False
+    """Train on one-sided ratings too."""
+    refresh: StrictBool = False
+    """Train from the base model on all ratings, whatever the live version has learnt."""
+    rlhf: StrictBool = False
+    """Imitate demonstrations, learn a reward model from the ratings, then train against it."""
     objective: Objective | None = None
-    """Instead of ``train.objective``."""
-    rollouts: str | None = None
-    """Learn from the rollouts of this task, and not from ratings."""
-    judge: bool = True
-    """False: the version stays a candidate, to be judged later."""
-    version: int | None = None
-    """Train nothing: judge this candidate."""
-
-    @property
-    def by_ratings(self) -> bool:
-        """Whether there must be ratings of both kinds."""
-        return self.rollouts is None and self.version is None
+    """For this run, instead of ``train.objective``."""
+    rollouts: Annotated[Line, Field(max_length=MAX_TASK, strict=True)] | None = None
+    """The task whose rollouts teach, instead of ratings."""
+    judge: StrictBool = True
+    """False: leave the version unjudged, as a candidate."""
 
 
 AS_SET = RunOptions()

@@ -32,7 +32,6 @@ from burnish.proxy.log import Log
 from burnish.proxy.plain import Line
 from burnish.proxy.records import Run
 from burnish.system.threads import in_one_thread
-from burnish.training.job import Objective
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
@@ -54,24 +53,6 @@ register_url_convertor("version", _Version())
 StartOver = Callable[[str], Awaitable[Outcome]]
 """Starts learning over, for a reason. Raises Conflict, Unavailable."""
 Reason = Annotated[Line, Field(min_length=1, max_length=MAX_REASON, strict=True)]
-
-
-class TrainRequest(Body):
-    """``POST /burnish/train``."""
-
-    dry_run: StrictBool = False
-    force: StrictBool = False
-    """Train on one-sided ratings too."""
-    refresh: StrictBool = False
-    """Train from the base model on all ratings, whatever the live version has learnt."""
-    rlhf: StrictBool = False
-    """Imitate demonstrations, learn a reward model from the ratings, then train against it."""
-    objective: Objective | None = None
-    """For this run, instead of ``train.objective``."""
-    rollouts: Annotated[Line, Field(max_length=MAX_REASON, strict=True)] | None = None
-    """The task whose rollouts teach, instead of ratings."""
-    judge: StrictBool = True
-    """False: leave the version unjudged, as a candidate."""
 
 
 class PromoteRequest(Body):
@@ -144,17 +125,16 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
         "start a run. `rollouts` is the [task whose rewards teach](agents-that-learn.md), `objective` a name. With "
         "`dry_run` only see what it would do",
         dict[str, Any],
-        body=TrainRequest,
+        body=RunOptions,
         statuses=(200, 202),
     )
     async def train(request: Request) -> Response:
-        body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
-        if body.rollouts is not None and (body.refresh or body.rlhf):
+        options = validated(RunOptions, await read_json(request, MAX_BODY_BYTES))
+        if options.rollouts is not None and (options.refresh or options.rlhf):
             raise Unprocessable(
                 "rollouts can't be combined with refresh or rlhf: those are about ratings", param="rollouts"
             )
-        options = RunOptions(**body.model_dump(exclude={"dry_run"}))
-        if body.dry_run:
+        if options.dry_run:
             return json_response(await learner.dry_run(options))
         warnings = await learner.warnings()
         return json_response({"run_id": await learner.train_now(options), "warnings": warnings}, 202)

@@ -8,6 +8,7 @@ from datetime import datetime, time
 
 from burnish.config.tables import TrainConfig
 from burnish.learner.machine import UNKNOWN, Machine
+from burnish.proxy.log import ReadyCounts
 from burnish.training.presets import MIN_COMMENTS
 
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor wait for days.
@@ -27,15 +28,8 @@ PAIRS = ("correction or preference", "corrections or preferences")
 class SchedulerState:
     """The facts for a decision. Times are seconds since the epoch."""
 
-    new: int
-    """Ratings since the last run that came to a verdict."""
-    good: int
-    """Ready ratings (not learnt by the live version) with a reward above 0."""
-    bad: int
-    comments: int = 0
-    """Ready ratings with a comment on a reply that wasn't good."""
-    pairs: int = 0
-    """Ready corrections and preferences. Without good and bad ratings they are enough to train on."""
+    ready: ReadyCounts
+    """Ratings that the live version hasn't learnt."""
     active: str | None = None
     """The run that is under way."""
     failures: int = 0
@@ -62,8 +56,8 @@ class SchedulerState:
 
     @property
     def paired(self) -> bool:
-        """There are pairs, but no good or bad ratings."""
-        return bool(self.pairs) and not self.good and not self.bad
+        """Whether there are corrections or preferences, but no good or bad ratings. They are enough to train on."""
+        return bool(self.ready.pairs) and not self.ready.good and not self.ready.bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +87,11 @@ def decide(state: SchedulerState, train: TrainConfig, local_time: datetime) -> D
 
 
 def _ready(state: SchedulerState) -> str:
+    ready = state.ready
     if state.paired:
-        return f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
-    commented = f", {state.comments} with a comment" if state.comments else ""
-    return f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready{commented})"
+        return f"{_counted(ready.comments, 'comment')} and {_counted(ready.pairs, *PAIRS)} ready"
+    commented = f", {ready.comments} with a comment" if ready.comments else ""
+    return f"{_counted(ready.new, 'new rating')} ({ready.good} good and {ready.bad} bad ready{commented})"
 
 
 def warnings(machine: Machine, needed_bytes: int | None, train: TrainConfig) -> list[str]:
@@ -144,6 +139,7 @@ def _lack_of_memory(machine: Machine, needed_bytes: int | None) -> str | None:
 
 def _never(state: SchedulerState, train: TrainConfig) -> str | None:
     """Return why not even the user can start a run."""
+    ready = state.ready
     if not train.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.untrainable:
@@ -152,11 +148,11 @@ def _never(state: SchedulerState, train: TrainConfig) -> str | None:
         return f"{state.active} is under way. To watch it: burnish watch"
     if state.paired or not state.by_ratings:
         return None
-    if not state.good and not state.bad and not state.comments:
+    if not ready.good and not ready.bad and not ready.comments:
         return "no rating is ready: rate some answers good and some bad"
-    if not (state.good and state.bad) and not state.one_sided and state.comments < MIN_COMMENTS:
-        missing, there = ("bad", "good") if state.good else ("good", "bad")
-        count = state.good + state.bad
+    if not (ready.good and ready.bad) and not state.one_sided and ready.comments < MIN_COMMENTS:
+        missing, there = ("bad", "good") if ready.good else ("good", "bad")
+        count = ready.good + ready.bad
         finding = (
             f"all {count} ready ratings are {there}" if count > 1 else f"the only ready rating is {there}"
         )
@@ -169,11 +165,12 @@ def _never(state: SchedulerState, train: TrainConfig) -> str | None:
 
 def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) -> str | None:
     """Return why a run doesn't start by itself."""
+    ready = state.ready
     if state.paused:
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
     if train.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
-    worded = min(state.new, max(state.comments, state.pairs if state.paired else 0))
+    worded = min(ready.new, max(ready.comments, ready.pairs if state.paired else 0))
     if worded < train.min_comments:
         if state.paired:
             lack = _more(train.min_comments - worded, *PAIRS)
@@ -193,11 +190,12 @@ def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) ->
 
 def _missing(state: SchedulerState, train: TrainConfig) -> str:
     """Return which ratings are missing, or ""."""
-    good, bad = max(0, train.min_good - state.good), max(0, train.min_bad - state.bad)
+    ready = state.ready
+    good, bad = max(0, train.min_good - ready.good), max(0, train.min_bad - ready.bad)
     kinds = [(lack, kind) for lack, kind in ((good, "good"), (bad, "bad")) if lack]
-    if train.min_ratings - state.new > good + bad:
+    if train.min_ratings - ready.new > good + bad:
         least = " and ".join(f"{lack} {kind}" for lack, kind in kinds)
-        return _more(train.min_ratings - state.new, "rating") + (f", at least {least}" if least else "")
+        return _more(train.min_ratings - ready.new, "rating") + (f", at least {least}" if least else "")
     return " and ".join(_more(lack, f"{kind} rating") for lack, kind in kinds)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,10 +21,19 @@ from burnish.learner.scheduler import (
     in_window,
     warnings,
 )
+from burnish.proxy.log import ReadyCounts
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_S = NOON.timestamp()
-ENOUGH = SchedulerState(new=32, good=12, bad=20)
+
+
+def counted(
+    new: int, good: int, bad: int, *, comments: int = 0, pairs: int = 0, **facts: Any
+) -> SchedulerState:
+    return SchedulerState(ReadyCounts(new, good, bad, 0, comments, pairs), **facts)
+
+
+ENOUGH = counted(new=32, good=12, bad=20)
 GB = 10**9
 UNPLUGGED = Machine(on_battery=True)
 BUSY = Machine(load=0.93, free_bytes=8 * GB, total_bytes=16 * GB)
@@ -37,7 +47,7 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
 
 
 def test_the_reason_counts_comments_which_need_no_rating() -> None:
-    commented = SchedulerState(new=20, good=4, bad=0, comments=16)
+    commented = counted(new=20, good=4, bad=0, comments=16)
     assert decide(commented, TrainConfig(), NOON) == Decision(
         True, "20 new ratings (4 good and 0 bad ready, 16 with a comment)", due=True
     )
@@ -46,36 +56,36 @@ def test_the_reason_counts_comments_which_need_no_rating() -> None:
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        (SchedulerState(0, 0, 0), "no rating is ready"),
-        (SchedulerState(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
+        (counted(0, 0, 0), "no rating is ready"),
+        (counted(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
         (
-            SchedulerState(32, 12, 20, untrainable="it is odd", has_request=True),
+            counted(32, 12, 20, untrainable="it is odd", has_request=True),
             "this model can't learn: it is odd",
         ),
-        (SchedulerState(0, 0, 0, has_request=True, one_sided=True), "no rating is ready"),
-        (SchedulerState(31, 12, 19), "waiting for 1 more rating"),
+        (counted(0, 0, 0, has_request=True, one_sided=True), "no rating is ready"),
+        (counted(31, 12, 19), "waiting for 1 more rating"),
         (
-            SchedulerState(32, 7, 25),
+            counted(32, 7, 25),
             "waiting for 1 more good rating; or for 16 more comments on answers that aren't good",
         ),
-        (SchedulerState(32, 29, 3), "waiting for 1 more bad rating"),
-        (SchedulerState(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
+        (counted(32, 29, 3), "waiting for 1 more bad rating"),
+        (counted(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
         (
-            SchedulerState(40, 40, 0),
+            counted(40, 40, 0),
             "both good and bad ratings, and all 40 ready ratings are good: rate some answers bad",
         ),
-        (SchedulerState(40, 0, 40), "all 40 ready ratings are bad"),
-        (SchedulerState(40, 0, 40, comments=3), "or comment on 4 answers"),
+        (counted(40, 0, 40), "all 40 ready ratings are bad"),
+        (counted(40, 0, 40, comments=3), "or comment on 4 answers"),
         (
-            SchedulerState(16, 0, 16, comments=15),
+            counted(16, 0, 16, comments=15),
             "waiting for 16 more ratings, at least 8 good; or for 1 more comment on",
         ),
-        (SchedulerState(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
-        (SchedulerState(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
-        (SchedulerState(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
-        (SchedulerState(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
-        (SchedulerState(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
-        (SchedulerState(10, 0, 40, comments=40), "waiting for 22 more ratings, at least 8 good"),
+        (counted(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
+        (counted(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
+        (counted(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
+        (counted(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
+        (counted(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
+        (counted(10, 0, 40, comments=40), "waiting for 22 more ratings, at least 8 good"),
         (replace(ENOUGH, active="run_7"), "run_7 is under way"),
         (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
         (replace(ENOUGH, failures=3, failed_at=NOW_S - 60), "the last 3 runs failed, next try in 180 s"),
@@ -93,17 +103,17 @@ def test_what_stands_in_the_way(state: SchedulerState, reason: str) -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        SchedulerState(16, 0, 16, comments=16),
-        SchedulerState(16, 0, 0, comments=16),
-        SchedulerState(16, 0, 0, pairs=16),
-        SchedulerState(16, 0, 0, comments=3, pairs=16),
-        SchedulerState(16, 0, 0, comments=16, pairs=1),
+        counted(16, 0, 16, comments=16),
+        counted(16, 0, 0, comments=16),
+        counted(16, 0, 0, pairs=16),
+        counted(16, 0, 0, comments=3, pairs=16),
+        counted(16, 0, 0, comments=16, pairs=1),
         replace(ENOUGH, busy_at=NOW_S - 3),
         replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
         replace(ENOUGH, failures=1, failed_at=NOW_S - 60),
         replace(ENOUGH, failures=3, failed_at=NOW_S - 240),
-        SchedulerState(32, 8, 4),
-        SchedulerState(32, 100, 4),
+        counted(32, 8, 4),
+        counted(32, 100, 4),
     ],
 )
 def test_what_no_longer_stands_in_the_way(state: SchedulerState) -> None:
@@ -111,15 +121,15 @@ def test_what_no_longer_stands_in_the_way(state: SchedulerState) -> None:
 
 
 def test_asking_skips_counts_traffic_window_and_back_off() -> None:
-    some = SchedulerState(1, 1, 1, has_request=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
-    for asked in (some, replace(some, good=0, bad=0, pairs=1)):
+    some = counted(1, 1, 1, has_request=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
+    for asked in (some, replace(some, ready=ReadyCounts(pairs=1))):
         for schedule in ("auto", "manual", "01:00-02:00"):
             assert decide(asked, TrainConfig(schedule=schedule), NOON) == Decision(True, "you asked for it")
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 3), (3, 0)])
 def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, bad: int) -> None:
-    asked = SchedulerState(3, good, bad, has_request=True)
+    asked = counted(3, good, bad, has_request=True)
     assert not decide(asked, TrainConfig(), NOON).start
     assert decide(replace(asked, one_sided=True), TrainConfig(), NOON).start
 
@@ -142,7 +152,7 @@ def test_manual_waits_for_the_user() -> None:
 
 def test_due_is_what_only_waits_for_quiet() -> None:
     assert decide(replace(ENOUGH, busy_at=NOW_S), TrainConfig(), NOON).due
-    assert not decide(SchedulerState(5, 3, 2), TrainConfig(), NOON).due
+    assert not decide(counted(5, 3, 2), TrainConfig(), NOON).due
     assert not decide(replace(ENOUGH, failures=1, failed_at=NOW_S), TrainConfig(), NOON).due
 
 
@@ -290,7 +300,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_ever() -> None:
 
 
 states = st.builds(
-    SchedulerState,
+    counted,
     new=st.integers(0, 100),
     good=st.integers(0, 60),
     bad=st.integers(0, 60),
@@ -318,10 +328,10 @@ def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason
     decision = decide(state, TrainConfig(schedule=schedule), NOON)
     assert decision.reason
     if decision.start:
-        assert state.good
-        assert state.bad
+        assert state.ready.good
+        assert state.ready.bad
         assert state.active is None
-        assert state.has_request or (state.new >= 32 and state.good >= 8 and state.bad >= 4)
+        assert state.has_request or (state.ready.new >= 32 and state.ready.good >= 8 and state.ready.bad >= 4)
         assert state.has_request or not state.machine.on_battery
     elif decision.due:
         patient = replace(state, due_since=NOW_S - PRESSURE_PATIENCE_S)
