@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from burnish.cli.watch import FAILED, demand_ending, follow, print_ending
+from burnish.cli.watch import follow
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json, short, version_name
@@ -137,10 +137,7 @@ def judge(
         if not printed_json(started, as_json):
             console.print("judging has begun; to watch it: [cyan]burnish watch[/]")
         return
-    run = follow(proxy, started["run_id"], quiet=as_json)
-    if not printed_json(run, as_json) and run["status"] not in FAILED:
-        print_ending(run)
-    demand_ending(run)
+    follow(proxy, started["run_id"], as_json=as_json)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+import burnish
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.registry import Registry
 from burnish.cli import doctor_machine as machine
@@ -48,7 +50,7 @@ def doctor(
 
 def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     """Run every check, whatever the others find."""
-    yield machine.python()
+    yield Finding("ok", "python", f"{platform.python_version()}, burnish {burnish.__version__}")
     try:
         own = config = read_settings()
         address, absent = find(url, own)
@@ -77,7 +79,7 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
         yield from (machine.memory(config), machine.model(config))
         yield from (machine.engine(config), machine.trainer(config))
     if config.signals.enabled:
-        yield machine.signals()
+        yield Finding("ok", "signals", "on: results of coding agents' tools rate their turns")
     yield from network.further(config, up)
     if deep:
         yield _log(config)

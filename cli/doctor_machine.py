@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import platform
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-import burnish
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
 from burnish.adapters.hosts.hub_cache import cached
@@ -53,10 +51,6 @@ class Finding:
     """What was found and, unless it is fine, what to do."""
 
 
-def python() -> Finding:
-    return Finding("ok", "python", f"{platform.python_version()}, burnish {burnish.__version__}")
-
-
 def data_dir(config: Config) -> Finding:
     """Check that the data directory can be created, written, and closed to other users."""
     try:
@@ -92,10 +86,6 @@ def clock(config: Config) -> Finding:
         "clock",
         f"{today}, but there are files from {latest:%Y-%m-%d %H:%M}: set the clock, because answers are sorted by time",
     )
-
-
-def signals() -> Finding:
-    return Finding("ok", "signals", "on: results of coding agents' tools rate their turns")
 
 
 def memory(config: Config) -> Finding:

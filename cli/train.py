@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.cli.watch import FAILED, demand_ending, follow, print_ending
+from burnish.cli.watch import follow
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import CommandFailed, Interrupted, WrongUsage
 from burnish.terminal.terminal import Json, Url, console, errors, printed_json, version_name
@@ -66,12 +66,9 @@ def train(
         if not printed_json(started, as_json):
             console.print(f"started {run_id}; to watch it: [cyan]burnish watch[/]")
         return
-    run = follow(proxy, run_id, quiet=as_json)
-    if not printed_json(run, as_json) and run["status"] not in FAILED:
-        print_ending(run)
-        for line in _ratings_used(run["result"]):
-            console.print(escape(line))
-    demand_ending(run)
+    run = follow(proxy, run_id, as_json=as_json)
+    for line in [] if as_json else _ratings_used(run["result"]):
+        console.print(escape(line))
 
 
 def _started(proxy: Proxy, request: dict[str, Any], *, attach: bool) -> dict[str, Any]:

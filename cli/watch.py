@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from rich.markup import escape
 from burnish.proxy.plain import escaped
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import CommandFailed, Interrupted
-from burnish.terminal.terminal import Url, console, ctrl_c
+from burnish.terminal.terminal import Url, console, ctrl_c, printed_json
 
 POLL_S = 0.5
 FAILED = frozenset({"failed", "interrupted"})
@@ -24,6 +24,7 @@ MINUTE_S = 60
 PRECISE_S = 90
 
 Run = dict[str, Any]
+Show = Callable[[Run], None]
 
 
 def watch(
@@ -49,29 +50,27 @@ def watch(
         if wait:
             raise CommandFailed("no run will start, so there is nothing to wait for")
         return
-    run = _follow_as_json(proxy, run_id) if as_json else follow(proxy, run_id)
-    if not as_json and run["status"] not in FAILED:
-        print_ending(run)
-    demand_ending(run)
+    if as_json:
+        _demand_verdict(_to_end(proxy, run_id, nullcontext(_line_per_change())))
+    else:
+        follow(proxy, run_id, as_json=False)
 
 
-def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> Run:
-    """Show the progress of a run until it ends, or nothing; return its record. Raises Interrupted, CommandFailed."""
-    if quiet:
-        return _last(_looks(proxy, run_id), lambda _: None)
-    if not console.is_terminal:
-        return _last(_looks(proxy, run_id), _line_per_phase())
-    with _bar() as show:
-        return _last(_looks(proxy, run_id), show)
+def follow(proxy: Proxy, run_id: str, *, as_json: bool) -> Run:
+    """Show how far a run is until it has ended, and how it ended; as JSON only its record at the end.
+
+    Raises Interrupted, and CommandFailed if it ended without a verdict.
+    """
+    lines = nullcontext(_ignored if as_json else _line_per_phase())
+    run = _to_end(proxy, run_id, _bar() if console.is_terminal and not as_json else lines)
+    if not printed_json(run, as_json) and run["status"] not in FAILED:
+        what = "a candidate" if run["status"] == "candidate" else run["status"]
+        console.print(f"[bold]v{run['version']} is {what}[/]: {escape(run['reason'])}", soft_wrap=True)
+    _demand_verdict(run)
+    return run
 
 
-def print_ending(run: Run) -> None:
-    what = "a candidate" if run["status"] == "candidate" else run["status"]
-    console.print(f"[bold]v{run['version']} is {what}[/]: {escape(run['reason'])}", soft_wrap=True)
-
-
-def demand_ending(run: Run) -> None:
-    """Raises CommandFailed if a run ended without a verdict."""
+def _demand_verdict(run: Run) -> None:
     if run["status"] in FAILED:
         raise CommandFailed(f"the run {_ended(run)}: {run['reason']}")
 
@@ -87,41 +86,29 @@ def phase_of(run: Run) -> tuple[str, int | None, int]:
     return progress["phase"], progress["total"], progress["done"]
 
 
-def _looks(proxy: Proxy, run_id: str) -> Iterator[Run]:
-    """Yield the record of a run again and again until it has ended. Raises Interrupted, CommandFailed."""
+def _to_end(proxy: Proxy, run_id: str, display: AbstractContextManager[Show]) -> Run:
+    """Show the record of a run again and again until it has ended. Raises Interrupted, CommandFailed."""
     try:
-        with ctrl_c() as pressed:
+        with ctrl_c() as pressed, display as show:
             while True:
-                run = proxy.get(f"/burnish/runs/{run_id}")
-                yield run
+                run: Run = proxy.get(f"/burnish/runs/{run_id}")
+                show(run)
                 if run["ended_at"]:
-                    return
+                    return run
                 pressed.check()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         raise Interrupted(f"{run_id} continues in the background. To watch it: burnish watch") from None
 
 
-def _last(looks: Iterator[Run], show: Callable[[Run], None]) -> Run:
-    """Show each look, and return the last one."""
-    run: Run = {}
-    for run in looks:
-        show(run)
-    return run
-
-
 # -- on a terminal, in a pipe, as JSON ---------------------------------------------------------------------------------
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Run], None]]:
+def _bar() -> Iterator[Show]:
     """Yield a function that shows a run as a bar; each phase that is over stays as a line."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-    )  # `status` starts without it
+    # `status` starts without it.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description:<9}"),
@@ -143,7 +130,7 @@ def _bar() -> Iterator[Callable[[Run], None]]:
         yield show
 
 
-def _line_per_phase() -> Callable[[Run], None]:
+def _line_per_phase() -> Show:
     """Return a function that prints a line when a phase begins."""
     last_phase = ""
 
@@ -159,8 +146,8 @@ def _line_per_phase() -> Callable[[Run], None]:
     return show
 
 
-def _follow_as_json(proxy: Proxy, run_id: str) -> Run:
-    """Print the record of a run whenever its progress has changed."""
+def _line_per_change() -> Show:
+    """Return a function that prints the record of a run, as JSON, when its progress has changed."""
     last_state: Any = None
 
     def show(run: Run) -> None:
@@ -171,7 +158,11 @@ def _follow_as_json(proxy: Proxy, run_id: str) -> Run:
             last_state = state
             _print_json_line(run)
 
-    return _last(_looks(proxy, run_id), show)
+    return show
+
+
+def _ignored(run: Run) -> None:
+    pass
 
 
 def _print_json_line(content: Any) -> None:
