@@ -61,6 +61,24 @@ async def on_screen(
     return await asyncio.to_thread(run)
 
 
+PROMPTS = ("you ›", "rate ›", "why ›")
+
+
+def typing(*steps: tuple[str, ...]) -> Callable[[Emulator], None]:
+    """Return a user; a step is what is typed, and the prompts and texts that are then waited for."""
+
+    def user(screen: Emulator) -> None:
+        for keys, *texts in steps:
+            screen.press(keys)
+            for text in texts:
+                (screen.prompt if text in PROMPTS else screen.until)(text)
+
+    return user
+
+
+ONCE = typing(("Go\r", "rate ›"), (CTRL_D,))
+
+
 def asked(server: Upstream) -> list[str]:
     return [request.json()["messages"][-1]["content"] for request in server.requests if request.body]
 
@@ -77,13 +95,8 @@ async def test_an_answer_longer_than_the_screen_is_drawn_whole_and_once(tmp_path
         "See [here](http://127.0.0.1/there) and ![a picture](http://127.0.0.1/x.png).\n\n[1]: http://127.0.0.1/note",
     ]
 
-    def user(screen: Emulator) -> None:
-        screen.press("Go\r")
-        screen.prompt("rate ›")
-        screen.press(CTRL_D)
-
     async with burnish(saying({"content": "\n\n".join(parts)}), tmp_path) as (url, _):
-        screen = await on_screen(url, user, columns=columns)
+        screen = await on_screen(url, ONCE, columns=columns)
     lines = screen.lines()
     words = screen.text().split()
     assert [word for word in words if word.startswith("w") and word[1:].isdigit()] == NUMBERS
@@ -110,14 +123,9 @@ async def test_an_answer_longer_than_the_screen_is_drawn_whole_and_once(tmp_path
 async def test_reasoning_is_dim_and_comes_before_the_answer(tmp_path: Path) -> None:
     thoughts = "Let me think.\n\n" + " ".join(NUMBERS)
 
-    def user(screen: Emulator) -> None:
-        screen.press("Go\r")
-        screen.prompt("rate ›")
-        screen.press(CTRL_D)
-
     message = {"reasoning_content": thoughts, "content": "It is **tea**."}
     async with burnish(saying(message), tmp_path) as (url, _):
-        screen = await on_screen(url, user)
+        screen = await on_screen(url, ONCE)
     text = screen.text()
     assert text.index("thinking ›") < text.index("Let me think.") < text.index("w399") < text.index("model ›")
     assert [word for word in text.split() if word[0] == "w" and word[1:].isdigit()] == NUMBERS
@@ -128,42 +136,25 @@ async def test_reasoning_is_dim_and_comes_before_the_answer(tmp_path: Path) -> N
 async def test_hostile_text_steers_no_terminal(tmp_path: Path) -> None:
     text = f"{HOSTILE} [click](http://127.0.0.1/evil)\n\n```{HOSTILE}\n{HOSTILE}\n```"
 
-    def user(screen: Emulator) -> None:
-        screen.press("Go\r")
-        screen.prompt("rate ›")
-        screen.press(CTRL_D)
-
     async with burnish(saying({"reasoning": HOSTILE, "content": text}, size=1), tmp_path) as (url, _):
-        screen = await on_screen(url, user)
+        screen = await on_screen(url, ONCE)
     for sequence in ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "\u2066"):
         assert sequence not in screen.raw
     assert "[red]markup[/red]" in screen.text()
 
 
 async def test_keys_and_commands(tmp_path: Path) -> None:
-    def user(screen: Emulator) -> None:
-        screen.press("one\\\rtwo" + ALT_ENTER + "three\r")
-        screen.prompt("rate ›")
-        screen.press("\x1b[200~pasted\nlines\x1b[201~")
-        screen.until("\n       lines")
-        screen.press("\r")
-        screen.until("(an empty answer)")
-        screen.prompt("rate ›")
-        screen.press("c\r")
-        screen.prompt("why ›")
-        screen.press("too dull\r")
-        screen.until("comment saved: “too dull”")
-        screen.prompt("you ›")
-        screen.press("/nonsense\r")
-        screen.until("there is no command /nonsense")
-        screen.prompt("you ›")
-        screen.press("/rl good\r")
-        screen.until("burnish › rated good")
-        screen.prompt("you ›")
-        screen.press("never mind" + CTRL_C)
-        screen.until("Ctrl-D or /exit ends the chat")
-        screen.press("/exit\r")
-
+    user = typing(
+        ("one\\\rtwo" + ALT_ENTER + "three\r", "rate ›"),
+        ("\x1b[200~pasted\nlines\x1b[201~", "\n       lines"),
+        ("\r", "(an empty answer)", "rate ›"),
+        ("c\r", "why ›"),
+        ("too dull\r", "comment saved: “too dull”", "you ›"),
+        ("/nonsense\r", "there is no command /nonsense", "you ›"),
+        ("/rl good\r", "burnish › rated good", "you ›"),
+        ("never mind" + CTRL_C, "Ctrl-D or /exit ends the chat"),
+        ("/exit\r",),
+    )
     nothing_to_see = {"content": "\n"}
     async with burnish(saying({"content": "Hello!"}, nothing_to_see), tmp_path) as (url, server):
         await on_screen(url, user)
@@ -200,21 +191,8 @@ async def test_one_key_rates_and_any_other_begins_the_next_message(tmp_path: Pat
 
 
 async def test_messages_are_found_again_in_the_next_chat_and_are_private(tmp_path: Path) -> None:
-    def first(screen: Emulator) -> None:
-        screen.press("What is tea?\r")
-        screen.prompt("rate ›")
-        screen.press("g\r")
-        screen.until("rated good")
-        screen.prompt("you ›")
-        screen.press(CTRL_D)
-
-    def second(screen: Emulator) -> None:
-        screen.press(UP)
-        screen.until("you › What is tea?")
-        screen.press(" Again.\r")
-        screen.prompt("rate ›")
-        screen.press(CTRL_D)
-
+    first = typing(("What is tea?\r", "rate ›"), ("g\r", "rated good", "you ›"), (CTRL_D,))
+    second = typing((UP, "you › What is tea?"), (" Again.\r", "rate ›"), (CTRL_D,))
     data = tmp_path / "own"
     async with burnish(saying({"content": "Hello!"}), tmp_path) as (url, server):
         await on_screen(url, first, BURNISH_DATA_DIR=str(data))
@@ -224,13 +202,7 @@ async def test_messages_are_found_again_in_the_next_chat_and_are_private(tmp_pat
 
 
 async def test_a_long_history_forgets_its_older_half_and_keeps_whole_messages(tmp_path: Path) -> None:
-    def user(screen: Emulator) -> None:
-        screen.press(UP)
-        screen.until("you › the newest")
-        screen.press("\r")
-        screen.prompt("rate ›")
-        screen.press(CTRL_D)
-
+    user = typing((UP, "you › the newest"), ("\r", "rate ›"), (CTRL_D,))
     (data := tmp_path / "own").mkdir()
     entries = [f"\n# 2026-11-25\n+{'x' * 1000}\n+\n+{number}\n" for number in range(1100)]
     (history := data / "chat_history").write_text("".join(entries) + "\n# 2026-11-25\n+the newest\n")
@@ -246,12 +218,7 @@ async def test_a_history_that_cannot_be_written_is_said_and_the_chat_goes_on(tmp
     blocked = tmp_path / "file"
     blocked.touch()
 
-    def user(screen: Emulator) -> None:
-        screen.until("what you type isn't kept")
-        screen.press("Hi\r")
-        screen.prompt("rate ›")
-        screen.press(CTRL_D)
-
+    user = typing(("", "what you type isn't kept"), ("Hi\r", "rate ›"), (CTRL_D,))
     async with burnish(saying({"content": "Hello!"}), tmp_path) as (url, server):
         await on_screen(url, user, BURNISH_DATA_DIR=str(blocked / "data"))
     assert asked(server) == ["Hi"]

@@ -214,26 +214,19 @@ def test_a_terminal_is_asked_and_asked_again(home: Path, env: dict[str, str], bu
     port = free_port()
     shell = env | {"NO_COLOR": "1"}
     with on_terminal("init", "--port", str(port), "--no-service", env=shell) as (screen, process):
-        screen.until("Which engine serves the model?")
-        screen.until("Engine [1]: ")
-        screen.type(f"{NOBODY}\n")
-        screen.until("doesn't answer")
-        screen.until("Engine [1]: ")
-        screen.type(f"{burnish.url}\n")
-        screen.until("Model [default]: ")
-        screen.type("gpt-5\n")
-        screen.until("it has: default, smollm2")
-        screen.type("smollm2\n")
-        screen.until("Which agents shall use burnish?")
-        screen.until("claude-code, codex, opencode")
-        screen.until("]: ")
-        screen.type("emacs\n")
-        screen.until("burnish knows no such agent")
-        screen.type("codex\n")
-        screen.until("Preset [balanced]: ")
-        screen.type("\n")
-        screen.until("When [manual]: ")
-        screen.type("02:00-05:00\n")
+        for texts, answer in (
+            (("Which engine serves the model?", "Engine [1]: "), NOBODY),
+            (("doesn't answer", "Engine [1]: "), burnish.url),
+            (("Model [default]: ",), "gpt-5"),
+            (("it has: default, smollm2",), "smollm2"),
+            (("Which agents shall use burnish?", "claude-code, codex, opencode", "]: "), "emacs"),
+            (("burnish knows no such agent",), "codex"),
+            (("Preset [balanced]: ",), ""),
+            (("When [manual]: ",), "02:00-05:00"),
+        ):
+            for text in texts:
+                screen.until(text)
+            screen.type(f"{answer}\n")
         screen.until("Go ahead? [Y/n]: ")
         assert not (home / "data").exists()
         screen.type("\n")
@@ -248,11 +241,8 @@ def test_ctrl_c_at_a_question_changes_nothing(
     question: str, home: Path, env: dict[str, str], burnish: Burnish
 ) -> None:
     before = snapshot(home)
-    answers = (
-        []
-        if question.startswith("Engine")
-        else ["--upstream", burnish.url, "--model", "smollm2", "--agents", "none"]
-    )
+    engine = ["--upstream", burnish.url, "--model", "smollm2", "--agents", "none"]
+    answers = [] if question.startswith("Engine") else engine
     answers += ["--preset", "careful", "--schedule", "auto", "--no-service", "--port", str(free_port())]
     with on_terminal("init", *answers, env=env | {"NO_COLOR": "1"}) as (screen, process):
         screen.until(question)

@@ -72,25 +72,12 @@ def test_an_unknown_task_names_the_known_ones(tmp_path: Path) -> None:
 
 def start(folder: Path, env: Mapping[str, str], *flags: str) -> subprocess.Popen[str]:
     """`burnish up`, as far as it comes."""
-    command = [
-        sys.executable,
-        "-m",
-        "burnish",
-        "up",
-        "--port",
-        "0",
-        "--data-dir",
-        str(folder / "data"),
-        *flags,
-    ]
+    up = ("up", "--port", "0", "--data-dir", str(folder / "data"), *flags)
     return subprocess.Popen(
-        command,
-        env={**os.environ, **env, "COLUMNS": "300"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        [sys.executable, "-m", "burnish", *up],
+        env={**os.environ, **env, "COLUMNS": "300"}, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
 
 
 def test_a_download_that_was_killed_goes_on_and_the_model_answers(tmp_path: Path) -> None:
@@ -178,13 +165,11 @@ def test_a_name_in_the_list_means_its_file_on_the_hub(
         model_file("qwen3-0.6b")
 
 
-@pytest.mark.parametrize("architecture", ["phi3", "qwen3moe", "gemma"])
-def test_an_architecture_that_cannot_be_trained_is_named(tmp_path: Path, architecture: str) -> None:
+@pytest.mark.parametrize("architecture", ["phi3", "qwen3moe", "gemma", "llama", "qwen3"])
+def test_only_an_architecture_that_cannot_be_trained_is_named(tmp_path: Path, architecture: str) -> None:
     why = untrainable(blank(tmp_path / "m.gguf", Shape(architecture)))
-    assert why
-    assert why.startswith(
-        f"its architecture is {architecture}, and burnish trains only gemma2, gemma3, llama"
-    )
+    named = f"its architecture is {architecture}, and burnish trains only gemma2, gemma3, llama"
+    assert (why or "").startswith(named) is (architecture not in ("llama", "qwen3"))
 
 
 async def test_a_model_that_cannot_learn_says_so_at_once_and_in_the_status(
@@ -199,8 +184,3 @@ async def test_a_model_that_cannot_learn_says_so_at_once_and_in_the_status(
         refused = await http.post("/burnish/train", json={})
         assert refused.status_code == 409
         assert "this model can't learn" in refused.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
-def test_a_model_that_can_learn_says_nothing(tmp_path: Path, architecture: str) -> None:
-    assert untrainable(blank(tmp_path / "m.gguf", Shape(architecture))) is None
