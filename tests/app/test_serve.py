@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.burnish import DidNotStart, running, start
 from tests.support.patience import within
-from tests.support.program import ask, call
+from tests.support.program import ask
 from tests.support.tiny_gguf import random_llama
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:9")
@@ -84,25 +84,6 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             start(tmp_path / "data", *UPSTREAM, port=taken.getsockname()[1])
     assert "exit code 1" in str(caught.value)
     assert "Traceback" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (("--context", "0"), "must be a whole number, at least 512 (given: 0)"),
-        (("--parallel", "0"), "must be a whole number, at least 1 and at most 64 (given: 0)"),
-        (("--context", "8192", *UPSTREAM), "context and parallel are for the embedded engine"),
-        (("--model", "ollama:tiny", *UPSTREAM), "is for the embedded engine: leave upstream out"),
-        (("--upstream", "not a url"), "must be an http"),
-        (("--host", "0.0.0.0", *UPSTREAM), "set api_key"),
-        (("--config", "/nowhere.toml"), "does not exist"),
-    ],
-)
-def test_a_wrong_setting_is_one_sentence(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
-    done = call("up", "--port", "0", "--data-dir", str(tmp_path / "data"), *flags)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

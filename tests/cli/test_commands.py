@@ -64,7 +64,6 @@ def test_the_same_for_people(burnish: Burnish) -> None:
         (("history", "-n", "0"), 2, "limit"),
         (("demo", "--half", "grades"), 2, "comments"),
         (("status", "--url", "nonsense"), 2, "'nonsense' isn't a URL"),
-        (("rate", "last", "9"), 2, "1 to 5, not 9"),
         (("status", "--url", "http://ann:geheim@127.0.0.1"), 2, "BURNISH_API_KEY"),
         (("status", "--url", "http://[::1"), 2, "'http://[::1' isn't a URL"),
         (("status", "--url", "ftp://127.0.0.1"), 2, "'ftp://127.0.0.1' isn't a URL"),

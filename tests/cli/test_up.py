@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -181,19 +182,52 @@ def flags(tmp_path: Path) -> list[str]:
     return ["up", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(settings)]
 
 
+UPSTREAM = "--upstream http://127.0.0.1:9"
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--train-after", "8", "--no-train"), "--train-after and --no-train exclude each other"),
-        (("--train-after", "1"), "train.min_ratings: must be a whole number, at least 2 (given: 1)\n"),
-        (("--log-level", "loud"), "log_level: Input should be 'debug', 'info', 'warning' or 'error'"),
+        ("--train-after 8 --no-train", "--train-after and --no-train exclude each other"),
+        ("--workers 2", "--workers: there is no setting 'workers' any more: burnish answers in one process"),
+        ("--train-after 1", "train.min_ratings: must be a whole number, at least 2 (given: 1)\n"),
+        ("--log-level loud", "log_level: Input should be 'debug', 'info', 'warning' or 'error'"),
+        ("--context 0", "must be a whole number, at least 512 (given: 0)"),
+        ("--parallel 0", "must be a whole number, at least 1 and at most 64 (given: 0)"),
+        (f"--context 8192 {UPSTREAM}", "context and parallel are for the embedded engine"),
+        (f"--model ollama:tiny {UPSTREAM}", "is for the embedded engine: leave upstream out"),
+        ("--upstream 'not a url'", "must be an http"),
+        (f"--host 0.0.0.0 {UPSTREAM}", "set api_key"),
+        ("--config /nowhere.toml", "does not exist"),
+        (f"--engine vllm {UPSTREAM}", "leave one of them out"),
+        ("--engine llama", "engine: "),
+        ("--engine-args '--dtype half'", "need an engine that burnish starts"),
+        ("--engine llama-server --engine-python /bin/python", "leave engine_python out"),
+        ('--engine vllm --engine-args "\'--dtype"', "close the quote"),
+        ("--engine vllm --context 8192", "give its own options in engine_args"),
     ],
 )
-def test_flags_that_cannot_be_are_one_sentence(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
-    done = call("up", "--data-dir", str(tmp_path / "data"), *flags)
+def test_flags_that_cannot_be_are_one_sentence(tmp_path: Path, flags: str, says: str) -> None:
+    done = call("up", "--port", "0", "--data-dir", str(tmp_path / "data"), *shlex.split(flags))
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
+    assert "Traceback" not in done.stderr
     assert "Undefined" not in done.stderr, "a default that depends on the wrong one is no fault"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--engine mlx", "MLX needs a model"),
+        ("--engine vllm --model missing/", "the model missing/ doesn't exist"),
+        ("--engine llama-server --engine-args '--lora x'", "has --lora, which burnish sets itself"),
+    ],
+)
+def test_an_engine_that_cannot_be_started_is_one_sentence(tmp_path: Path, flags: str, says: str) -> None:
+    done = call("up", "--port", "0", "--data-dir", str(tmp_path / "data"), *shlex.split(flags))
+    assert done.returncode == 1
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
 
 
 def test_train_after_is_refused_where_nothing_starts_by_itself(tmp_path: Path) -> None:

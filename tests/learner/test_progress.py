@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.learner.progress import durations, earlier_runs, progress, rest_s
+from burnish.learner.progress import Durations, Progress, durations, earlier_runs, progress, rest_s
 from burnish.training.job import JobDirectory, JobSpec
 from burnish.training.phases import Mark, Phases
 
@@ -43,38 +43,37 @@ def test_an_estimate_is_never_negative_and_grows_while_nothing_moves(
     assert late == sorted(late), "a unit that takes longer than the others slows the rate"
 
 
+def estimates(
+    marks: list[Mark], time_s: float, earlier: list[Durations]
+) -> tuple[float | None, float | None]:
+    """Return how long the phase and the run still take."""
+    shown = progress(marks, time_s, earlier)
+    assert shown
+    return shown.eta_s, shown.run_eta_s
+
+
 def test_nothing_counted_and_no_earlier_run_is_no_estimate() -> None:
     assert progress([], 5, EARLIER) is None
     for marks in ([Mark("loading", 0)], [Mark("training", 0, 0, 8)], [Mark("training", 0, 3, 8)]):
-        found = progress(marks, 5, [])
-        assert found
-        assert (found.eta_s, found.run_eta_s) == (None, None)
+        assert estimates(marks, 5, []) == (None, None)
 
 
 def test_earlier_runs_tell_how_long_uncounted_and_later_phases_take() -> None:
-    found = progress([Mark("loading", 100)], 104, EARLIER)
-    assert found
-    assert (found.eta_s, found.run_eta_s) == (6.0, 6.0 + 20 + 60 + 30 + 2)
-    late = progress([Mark("loading", 100)], 150, EARLIER)
-    assert late
-    assert (late.eta_s, late.run_eta_s) == (None, 112.0), "nobody knows how long it will be late"
+    loading = [Mark("loading", 100)]
+    assert estimates(loading, 104, EARLIER) == (6.0, 6.0 + 20 + 60 + 30 + 2)
+    assert estimates(loading, 150, EARLIER) == (None, 112.0), "nobody knows how long it will be late"
 
 
 def test_the_own_rate_counts_more_than_earlier_runs() -> None:
     marks = [Mark("preparing", 0), *(Mark("training", 10 + 2 * done, done, 8) for done in range(5))]
-    found = progress(marks, 18, EARLIER)
-    assert found
-    assert (found.phase, found.done, found.total, found.started_at) == ("training", 4, 8, 10)
-    assert (found.eta_s, found.run_eta_s) == (8.0, 8.0 + 30 + 2)
+    shown = progress(marks, 18, EARLIER)
+    assert shown == Progress("training", 10, 4, 8, 8.0, 8.0 + 30 + 2)
 
 
 def test_a_counter_of_a_part_tells_less_than_the_usual_duration() -> None:
     part = [Mark("preparing", 0), Mark("preparing", 1, 0, 4), Mark("preparing", 2, 3, 4)]
-    alone, usually = progress(part, 2, []), progress(part, 2, EARLIER)
-    assert alone
-    assert usually
-    assert alone.eta_s == pytest.approx(1 / 3)
-    assert usually.eta_s == 18.0
+    assert estimates(part, 2, [])[0] == pytest.approx(1 / 3)
+    assert estimates(part, 2, EARLIER)[0] == 18.0
 
 
 def test_a_run_without_an_end_has_no_durations() -> None:

@@ -134,22 +134,6 @@ def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, b
     assert decide(replace(asked, one_sided=True), TrainConfig(), NOON).start
 
 
-def test_switched_off_means_never() -> None:
-    off = TrainConfig(enabled=False)
-    for state in (
-        ENOUGH,
-        replace(ENOUGH, has_request=True),
-        replace(ENOUGH, has_request=True, one_sided=True),
-    ):
-        decision = decide(state, off, NOON)
-        assert not decision.start
-        assert "--no-train" in decision.reason
-
-
-def test_manual_waits_for_the_user() -> None:
-    assert "burnish train" in decide(ENOUGH, TrainConfig(schedule="manual"), NOON).reason
-
-
 def test_due_is_what_only_waits_for_quiet() -> None:
     assert decide(replace(ENOUGH, busy_at=NOW_S), TrainConfig(), NOON).due
     assert not decide(counted(5, 3, 2), TrainConfig(), NOON).due
