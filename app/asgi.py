@@ -46,8 +46,6 @@ PATH_CHARACTERS = 200
 
 
 class App:
-    """What the server runs."""
-
     def __init__(
         self,
         guard: Guard,
@@ -101,7 +99,6 @@ class App:
         return own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         begun = False
         headers = named_headers(scope)
         if self.engine_port and scope["server"][1] == self.engine_port:
@@ -203,7 +200,6 @@ def error_response(error: BurnishError, scope: Scope | None = None) -> Response:
 
 
 def own_application(routes: Sequence[BaseRoute]) -> ASGIApp:
-    """Return the application of our own routes."""
     handlers = {
         BurnishError: _on_error,
         ClientDisconnect: _on_leaving,

@@ -42,7 +42,6 @@ async def ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def prune_regularly(config: Config, log: Log) -> None:
-    """Delete old completions according to the settings."""
     settings, next_turns = config.log, config.train.next_turn
     every = (
         Keep(settings.keep_days, settings.keep_completions, settings.keep_rated, next_turns),

@@ -77,7 +77,6 @@ async def _serve(
 
 
 def server_for(app: ASGIApp, config: Config, error_body: ErrorBody = error_at) -> Server:
-    """Return the server for an application, with the limits that are set."""
     return server_of(
         app, patience_s=config.request_timeout_s, stop_s=config.stop_timeout_s, error_body=error_body
     )

@@ -42,7 +42,6 @@ class Status:
         return (self.started and self.started.trouble) or (engine and engine.trouble()) or None
 
     async def shown(self, caller: str) -> dict[str, Any]:
-        """Return all of it. Raises Unavailable."""
         core, log = self.core, self.core.log
         engine, trouble, learner = core.engine, log.healthy(), core.learner_status()
         return {
@@ -109,7 +108,6 @@ def status_routes(status: Status) -> Sequence[Route]:
 
 
 def _room(config: Config) -> dict[str, int]:
-    """Return what the log takes on the disk, and what is left there."""
     log = config.log_file
     files = (log, *log.parent.glob(f"{log.name}-*"))
     return {

@@ -218,7 +218,6 @@ def _changed(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _explain(verdict: dict[str, Any]) -> None:
-    """Print a verdict as ``GET /burnish/adapters/{n}`` gives it."""
     console.print(f"\n[{OUTCOMES[verdict['outcome']]}]{escape(verdict['headline'])}[/]")
     for group in verdict["groups"]:
         console.print(f"\n[dim]{escape(group['title'])}[/]")

@@ -147,7 +147,6 @@ class _Commands(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """Import a command; returns what runs it."""
     entry = COMMANDS[name]
     module, _, attribute = entry.target.partition(":")
     target = getattr(import_module(f"burnish.{module}"), attribute)

@@ -42,8 +42,6 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
-
     level: Level
     """warn: something is missing or will soon fail; fail: it doesn't work."""
     what: str

@@ -35,8 +35,6 @@ MASK = "**********"
 
 @dataclass(frozen=True, slots=True)
 class RunningProxy:
-    """A burnish that runs on this machine."""
-
     config: Config
     """Its keys are masked."""
     status: dict[str, Any]

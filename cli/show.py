@@ -91,14 +91,12 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
 
 
 def started_engine(engine: dict[str, Any]) -> str:
-    """Describe the engine that burnish started, from its status."""
     restarts = f", restarted {engine['restarts']}×" if engine["restarts"] else ""
     process = f", process {engine['pid']}" if engine["pid"] else ""
     return f"{engine['name']}, started by burnish: {engine['state']}{process}{restarts}; its log is {engine['log']}"
 
 
 def _further(upstream: dict[str, Any]) -> str:
-    """Return one further upstream."""
     teaches = "teaches" if upstream["teaches"] else "doesn't teach"
     trouble = f" – [red]{escape(upstream['trouble'])}[/]" if upstream["trouble"] else ""
     models = escape(", ".join(upstream["models"]))

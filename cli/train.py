@@ -122,7 +122,6 @@ def _replayed(counts: dict[str, Any]) -> str:
 
 
 def _ratings_used(outcome: dict[str, Any] | None) -> list[str]:
-    """Describe the ratings that a run used, if its job still exists."""
     if outcome is None:
         return []
     new = f"trained on {outcome['ratings'] - outcome['replayed']} new ratings{_replayed(outcome)}"

@@ -31,7 +31,6 @@ def curve_of(job: JobDirectory) -> Curve | None:
 
 
 def curve(steps: Sequence[Mapping[str, Any]]) -> Curve | None:
-    """Return the curve of these steps, each a line of ``metrics.jsonl``."""
     if not steps:
         return None
     size = -(-len(steps) // MAX_POINTS)

@@ -55,8 +55,6 @@ Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The result of a run that came to a verdict."""
-
     status: Ending
     reason: str
     version: int
@@ -64,8 +62,6 @@ class Conclusion:
 
 @dataclass(eq=False, kw_only=True)
 class Cycle:
-    """Carries plans out."""
-
     planner: Planner
     swap: Swap
     jobs: Path
@@ -137,7 +133,6 @@ class Cycle:
         return conclusion
 
     async def _put_by(self, version: AdapterVersion) -> Conclusion:
-        """Leave a candidate unjudged, as the user wants."""
         number = version.number
         why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
         await asyncio.to_thread(self.registry.record, number, "candidate", why, awaits="judgement")
@@ -154,7 +149,6 @@ class Cycle:
     async def _decide(
         self, job: JobDirectory, plan: RunPlan, version: AdapterVersion, report: Report
     ) -> Conclusion:
-        """Judge a candidate; if it passes, make it live."""
         await report("evaluating", version.number)
         phases = Phases(job.phases)
         try:
@@ -297,7 +291,6 @@ def _write(job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion])
 
 
 def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:
-    """Return the IDs of the feedback, each once."""
     return tuple(dict.fromkeys(name for rating in ratings for name in rating.feedback_ids))
 
 

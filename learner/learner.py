@@ -68,8 +68,6 @@ class _Request:
 
 
 class Learner:
-    """Starts runs, records them, and reports its state."""
-
     def __init__(self, cycle: Cycle, meter: Meter) -> None:
         self._cycle = cycle
         self._train = cycle.train
@@ -234,14 +232,12 @@ class Learner:
         }
 
     async def promote(self, number: int | None, reason: str, *, force: bool = False) -> Promoted:
-        """Make a version live by hand; see ``Versions.promote``."""
         promoted = await self._versions.promote(number, reason, force=force)
         logger.info("%s is live: %s", version_label(promoted.version), reason)
         self.wake()  # the live version decides which ratings count as learnt
         return promoted
 
     async def rollback(self, to: int | None, reason: str) -> int:
-        """Make an earlier live version live again; see ``Versions.rollback``."""
         number = await self._versions.rollback(to, reason)
         logger.info("%s is live again: %s", version_label(number), reason)
         self.wake()
@@ -263,7 +259,6 @@ class Learner:
         self.wake()
 
     async def _requested(self, options: RunOptions, version: int | None = None) -> tuple[_Request, Decision]:
-        """Return a request of the user, and the decision on it by the latest counts."""
         await self._count()
         request = _Request(options, version, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._train, _now())
@@ -285,7 +280,6 @@ class Learner:
                     await self._changed.wait()
 
     async def _tick(self) -> None:
-        """Carry out a run if one is due."""
         self._changed.clear()
         if not self._runs.recalled:
             await self._runs.recall()
@@ -328,7 +322,6 @@ class Learner:
         return self._decision
 
     async def _run(self, reason: str, request: _Request | None) -> None:
-        """Carry one run out and record how it ended."""
         options = request.options if request else AS_SET
         if request and request.version is not None:
             await self._judge(request.version, request)
@@ -346,7 +339,6 @@ class Learner:
             await runs.conclude(await self._cycle.run(plan, runs.report))
 
     async def _judge(self, number: int, request: _Request) -> None:
-        """Judge a candidate because the user asked for it."""
         try:
             version = await asyncio.to_thread(self._cycle.registry.get, number)
             await self._runs.resume(version.manifest.run_id, number)
@@ -356,9 +348,8 @@ class Learner:
         except (AdapterError, OSError) as error:
             request.settle(Conflict(f"v{number} can't be judged: {error}"))
             return
-        async with self._recorded():
-            request.settle(version.manifest.run_id)
-            await self._runs.conclude(await self._cycle.judge_again(version, self._runs.report))
+        request.settle(version.manifest.run_id)
+        await self._conclude(version)
 
     async def _judge_again(self, interrupted: Sequence[AdapterVersion]) -> None:
         """Judge the candidates that burnish left without a verdict when it stopped, each once more."""
@@ -369,15 +360,16 @@ class Learner:
                     continue
                 await self._runs.resume(version.manifest.run_id, version.number)
             except NotFound as error:
-                self._versions.give_up(
-                    version, f"burnish was interrupted before the gate decided, and {error}"
-                )
-                continue
+                why = f"burnish was interrupted before the gate decided, and {error}"
+                self._versions.give_up(version, why)
             except (AdapterError, BurnishError, OSError) as error:
                 logger.error("v%d, which was interrupted, can't be judged: %s", version.number, error)
-                continue
-            async with self._recorded():
-                await self._runs.conclude(await self._cycle.judge_again(version, self._runs.report))
+            else:
+                await self._conclude(version)
+
+    async def _conclude(self, version: AdapterVersion) -> None:
+        async with self._recorded():
+            await self._runs.conclude(await self._cycle.judge_again(version, self._runs.report))
 
     @asynccontextmanager
     async def _recorded(self) -> AsyncIterator[None]:

@@ -52,8 +52,6 @@ CHECK_LIMIT_S = 3.0
 
 @dataclass(slots=True)
 class Engine:
-    """The state of an engine that takes versions."""
-
     swap: Swap
     reconciler: Reconciler
     _obstacle: str | None = None
@@ -234,7 +232,6 @@ async def _woken(host: AdapterHost) -> None:
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait until it has ended."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -42,8 +42,6 @@ UNKNOWN = Machine()
 
 
 class Meter:
-    """Reads the machine."""
-
     def now(self) -> Machine:
         """Return what is known at once: all but the load."""
         import psutil  # every command that starts no server does without

@@ -20,8 +20,6 @@ LAST_PHASE = ORDER[-1]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a run, as the API shows it."""
-
     phase: str
     started_at: float
     """When the phase began; seconds since the epoch."""

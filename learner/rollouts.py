@@ -20,8 +20,6 @@ EMPTY = "no step of it can be learnt from"
 
 @dataclass(frozen=True, slots=True)
 class UsableRollouts:
-    """What a run learns from."""
-
     episodes: tuple[Episode, ...]
     left_out: Mapping[str, int]
     """How many steps, and whole rollouts, can't be learnt from, by reason."""
@@ -30,8 +28,6 @@ class UsableRollouts:
 
 
 class Logged(NamedTuple):
-    """What the log has of the rollouts of a task."""
-
     rollouts: Sequence[Rollout]
     steps: Mapping[str, Completion]
     """By ID, with their contexts."""
@@ -61,7 +57,6 @@ def usable_rollouts(logged: Logged, policies: Policies) -> UsableRollouts:
 
 
 def no_rollout(task: str | None) -> str:
-    """Return in words that a task has nothing to learn from."""
     return (
         f"no rollout of the task {task!r} is ready: it must have asked the model, got a reward and ended, and no "
         "run may have learnt from it yet. GET /v1/rollouts lists them"

@@ -26,8 +26,6 @@ CONCLUDED = frozenset({"live", "candidate", "rejected"})
 
 
 class Runs:
-    """Records each step of a run in the log."""
-
     def __init__(self, cycle: Cycle, versions: Versions) -> None:
         self._cycle = cycle
         self._log = cycle.log

@@ -68,7 +68,6 @@ class GatePrompt:
 
 
 def is_ours(prompt_id: str) -> bool:
-    """Whether a prompt is one of ours, not from the log."""
     return prompt_id.startswith((_FACT, _ORDINARY))
 
 
@@ -130,7 +129,6 @@ def _key(messages: Sequence[dict[str, Any]]) -> bytes:
 
 
 def fact_prompts() -> list[GatePrompt]:
-    """Return questions about facts, at temperature 0."""
     return [
         GatePrompt(
             f"{_FACT}{place}",
@@ -176,7 +174,6 @@ class AnswerCounter:
         phases.begin("sampling", self._totals[False])
 
     def count(self, prompt_id: str) -> None:
-        """One version is done with a prompt."""
         if prompt_id not in self._half:
             self._half.add(prompt_id)
             return

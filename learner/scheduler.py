@@ -62,8 +62,6 @@ class SchedulerState:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision, and its reason for `burnish status`."""
-
     start: bool
     reason: str
     due: bool = False

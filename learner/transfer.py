@@ -32,8 +32,6 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Imports and exports for one base model."""
-
     registry: Registry
     base_model: str
     base_digest: str

@@ -17,7 +17,6 @@ from burnish.training.job import JobDirectory, PolicyReply
 
 
 def summary(version: AdapterVersion) -> dict[str, Any]:
-    """Return a version as lists show it."""
     manifest = version.manifest
     return {
         "version": version.number,

@@ -17,8 +17,6 @@ INTERRUPTED = "interrupted"
 
 
 class Promoted(NamedTuple):
-    """What a promotion did, for the user."""
-
     version: int
     proof: str | None
     """Why the gate let it pass; None if it didn't."""

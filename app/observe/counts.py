@@ -28,8 +28,6 @@ COUNTED = (
 
 
 class Counts(Collector):
-    """The counters and histograms that grow as things happen."""
-
     def __init__(self) -> None:
         # Otherwise each series has another one with its start time.
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -41,7 +39,6 @@ class Counts(Collector):
         return self._registry.collect()
 
     def completed(self, completion: Completion) -> None:
-        """Count a completion that the log has stored."""
         ended, wire, surface = completion.ended, completion.wire, completion.asked.surface
         self._add(1, measures.REQUESTS, surface, _class_of(ended.status), ended.outcome)
         self._of(measures.DURATION, surface, ended.outcome).observe(ended.total_s)

@@ -45,8 +45,6 @@ OUTCOMES = ("live", "candidate", "rejected", "failed", "interrupted")
 
 @dataclass(eq=False, kw_only=True)
 class Gauges(Collector):
-    """Metrics that are read at each scrape."""
-
     log: Log
     in_flight: Callable[[], int]
     learner_status: Callable[[], dict[str, Any]]

@@ -23,8 +23,6 @@ SWAP_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """One metric family."""
-
     name: str
     """A counter ends in ``_total``."""
     what: str
@@ -137,12 +135,5 @@ SWAP_DURATION = Measure(
 )
 BUILD = Measure("burnish_build_info", "Always 1; the label has burnish's version.", ("version",))
 
-MEASURES = (
-    REQUESTS, DURATION, FIRST_TOKEN, TOKENS, REQUEST_BYTES, RESPONSE_BYTES,
-    PASSTHROUGH, PASSTHROUGH_BYTES, PASSTHROUGH_TOKENS, REFUSALS, IN_FLIGHT,
-    QUEUE_ENTRIES, QUEUE_BYTES, LAG, DROPPED,
-    RATINGS, REMARKS,
-    LIVE_VERSION, VERSIONS, TRAINING, RUNS, RUN_SECONDS, VERDICTS, SWAPS, SWAP_DURATION,
-    BUILD,
-)  # fmt: skip
+MEASURES = tuple(value for value in list(vars().values()) if isinstance(value, Measure))
 """All of them, in the order in which they are shown."""

@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 
 class Observer:
-    """The counts and, if wanted, the traces."""
-
     def __init__(self, traces: Traces | None) -> None:
         self.counts = Counts()
         self.traces = traces

@@ -57,7 +57,6 @@ PARAMETERS: Mapping[str, tuple[str, type[int] | type[float]]] = {
 
 
 def traces_wanted(environment: Mapping[str, str]) -> bool:
-    """True if the standard OpenTelemetry environment asks for traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporters = {name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")} - {""}
@@ -77,7 +76,6 @@ class Traces:
     """Makes a span of each completion, and sends them in batches from a thread of its own."""
 
     def __init__(self, provider: TracerProvider) -> None:
-        """Take what exports them; see ``open``."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -133,7 +131,6 @@ class Traces:
 
 
 def attributes(parsed: Parsed) -> dict[str, AttributeValue]:
-    """Return what is exported of a completion. Pure."""
     completion = parsed.completion
     asked, served, ended = completion.asked, completion.served, completion.ended
     streamed = is_streamed(completion)
