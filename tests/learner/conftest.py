@@ -37,6 +37,7 @@ from burnish.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.records import Run
 from tests.learner.test_foreign_engine import Engine
+from tests.learner.test_plan import burnish
 from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
 from tests.support.fixtures import log, patient, pytest_asyncio_loop_factories, weights
 from tests.support.inprocess import listening
@@ -45,7 +46,7 @@ from tests.support.patience import within
 from tests.support.shared import shared
 from tests.support.tiny_gguf import random_llama
 
-__all__ = ["log", "patient", "pytest_asyncio_loop_factories", "weights"]
+__all__ = ["burnish", "log", "patient", "pytest_asyncio_loop_factories", "weights"]
 
 
 class WatchedLog(Log):

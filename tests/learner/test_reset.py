@@ -10,7 +10,7 @@ from pathlib import Path
 
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.registry import Registry
-from tests.learner.test_plan import rated, steered, typed
+from tests.learner.test_plan import Rated, rated, steered, typed
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.patience import within
 from tests.support.program import NOBODY, Screen, call, interrupt, on_terminal, said
@@ -59,35 +59,33 @@ async def test_nothing_that_was_learnt_is_left_in_the_engine(tmp_path: Path, wei
     assert mode == 0o600
 
 
-async def test_the_run_under_way_ends_without_a_version(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        await burnish.rate("good", "bad")
-        started = (await burnish.http.post("/burnish/train", json={})).json()["run_id"]
-        done = (await burnish.http.post("/burnish/reset", json={})).json()
-        assert done["run"] in (started, None), "the weights are no model, so the run may have failed already"
-        run = (await burnish.http.get(f"/burnish/runs/{started}")).json()
-        assert run["ended_at"]
-        assert run["status"] in ("interrupted", "failed")
-        again = [burnish.http.post("/burnish/reset", json={"reason": "twice"}) for _ in range(2)]
-        assert [(await each).json()["ratings"] for each in again] == [0, 0]
-        assert (await burnish.http.get("/burnish/status")).json()["learner"]["state"] == "idle"
-        await burnish.rate("good", "bad")
-        assert (await burnish.plan())["would_train"], "the learner works on"
+async def test_the_run_under_way_ends_without_a_version(burnish: Rated, weights: Path) -> None:
+    await burnish.rate("good", "bad")
+    started = (await burnish.http.post("/burnish/train", json={})).json()["run_id"]
+    done = (await burnish.http.post("/burnish/reset", json={})).json()
+    assert done["run"] in (started, None), "the weights are no model, so the run may have failed already"
+    run = (await burnish.http.get(f"/burnish/runs/{started}")).json()
+    assert run["ended_at"]
+    assert run["status"] in ("interrupted", "failed")
+    again = [burnish.http.post("/burnish/reset", json={"reason": "twice"}) for _ in range(2)]
+    assert [(await each).json()["ratings"] for each in again] == [0, 0]
+    assert (await burnish.http.get("/burnish/status")).json()["learner"]["state"] == "idle"
+    await burnish.rate("good", "bad")
+    assert (await burnish.plan())["would_train"], "the learner works on"
 
 
-async def test_a_version_that_waits_is_rejected(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        registry = Registry(burnish.data / "adapters")
-        for seed in (1, 2):
-            files = write_peft(burnish.data / f"made-{seed}", random_lora(seed))
-            made = register(registry, files, burnish.digest)
-            registry.record(made.number, "candidate", "passed the gate", awaits="promotion", passed_against=0)
-        assert registry.live() == 0
-        await burnish.http.post("/burnish/reset", json={"reason": "a new start"})
-        states = [(each.state, each.reason) for each in registry.versions()]
-        assert states == [("rejected", "a new start")] * 2
-        refused = await burnish.http.post("/burnish/adapters/promote", json={})
-        assert refused.json()["error"]["code"] == "nothing_waits"
+async def test_a_version_that_waits_is_rejected(burnish: Rated) -> None:
+    registry = Registry(burnish.data / "adapters")
+    for seed in (1, 2):
+        files = write_peft(burnish.data / f"made-{seed}", random_lora(seed))
+        made = register(registry, files, burnish.digest)
+        registry.record(made.number, "candidate", "passed the gate", awaits="promotion", passed_against=0)
+    assert registry.live() == 0
+    await burnish.http.post("/burnish/reset", json={"reason": "a new start"})
+    states = [(each.state, each.reason) for each in registry.versions()]
+    assert states == [("rejected", "a new start")] * 2
+    refused = await burnish.http.post("/burnish/adapters/promote", json={})
+    assert refused.json()["error"]["code"] == "nothing_waits"
 
 
 async def test_instructions_from_comments_go_and_those_by_hand_stay(tmp_path: Path, weights: Path) -> None:
@@ -121,37 +119,35 @@ def asked(url: str) -> AbstractContextManager[tuple[Screen, subprocess.Popen[byt
     return on_terminal("reset", "--url", url, env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
-async def test_a_terminal_asks_and_anything_else_wants_yes(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        await burnish.version(0, await burnish.rate("good", "bad"))
-        url = url_of(burnish.http)
-        refused = await asyncio.to_thread(call, "reset", url=url, stdin="y\n")
-        assert (refused.returncode, "burnish reset --yes" in refused.stderr) == (2, True)
+async def test_a_terminal_asks_and_anything_else_wants_yes(burnish: Rated) -> None:
+    await burnish.version(0, await burnish.rate("good", "bad"))
+    url = url_of(burnish.http)
+    refused = await asyncio.to_thread(call, "reset", url=url, stdin="y\n")
+    assert (refused.returncode, "burnish reset --yes" in refused.stderr) == (2, True)
 
-        def say(answer: str, said: str) -> tuple[str, int]:
-            with asked(url) as (screen, process):
-                seen = screen.until("[y/N]: ")
-                screen.type(answer)
-                return seen + screen.until(said), process.wait(within(60))
+    def say(answer: str, said: str) -> tuple[str, int]:
+        with asked(url) as (screen, process):
+            seen = screen.until("[y/N]: ")
+            screen.type(answer)
+            return seen + screen.until(said), process.wait(within(60))
 
-        def leave() -> tuple[int, str]:
-            with asked(url) as (screen, process):
-                screen.until("[y/N]: ")
-                return interrupt(process), screen.until("nothing was changed")
+    def leave() -> tuple[int, str]:
+        with asked(url) as (screen, process):
+            screen.until("[y/N]: ")
+            return interrupt(process), screen.until("nothing was changed")
 
-        assert (await asyncio.to_thread(leave))[0] == 130
-        assert (await asyncio.to_thread(say, "n\n", "nothing was changed"))[1] == 130
-        assert (await burnish.http.get("/burnish/status")).json()["live"]["version"] == 1
-        seen, code = await asyncio.to_thread(say, "y\n", "restore the copy")
-        assert ("v1 is live, and 2 answers are rated" in seen, code) == (True, 0), seen
-        assert (await burnish.http.get("/burnish/status")).json()["live"]["version"] == 0
+    assert (await asyncio.to_thread(leave))[0] == 130
+    assert (await asyncio.to_thread(say, "n\n", "nothing was changed"))[1] == 130
+    assert (await burnish.http.get("/burnish/status")).json()["live"]["version"] == 1
+    seen, code = await asyncio.to_thread(say, "y\n", "restore the copy")
+    assert ("v1 is live, and 2 answers are rated" in seen, code) == (True, 0), seen
+    assert (await burnish.http.get("/burnish/status")).json()["live"]["version"] == 0
 
 
-async def test_a_reset_without_learning_or_without_burnish_says_why(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        (burnish.data / "burnish.db").rename(burnish.data / "away.db")
-        done = await burnish.http.post("/burnish/reset", json={})
-        assert done.status_code >= 500 or done.status_code == 409
-        assert "there is no log" in done.json()["error"]["message"]
-        (burnish.data / "away.db").rename(burnish.data / "burnish.db")
+async def test_a_reset_without_learning_or_without_burnish_says_why(burnish: Rated) -> None:
+    (burnish.data / "burnish.db").rename(burnish.data / "away.db")
+    done = await burnish.http.post("/burnish/reset", json={})
+    assert done.status_code >= 500 or done.status_code == 409
+    assert "there is no log" in done.json()["error"]["message"]
+    (burnish.data / "away.db").rename(burnish.data / "burnish.db")
     assert call("reset", "--yes", url=NOBODY).returncode == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +14,7 @@ from burnish.learner.rollouts import attempts
 from burnish.proxy.records import Reward, Rollout
 from burnish.training.job import JobDirectory
 from tests.gate.test_gate import UNRATED
-from tests.learner.test_plan import Rated, rated
+from tests.learner.test_plan import Rated
 from tests.parts.rollouts.test_rollouts import ask, begin, send, shown
 
 Json = dict[str, Any]
@@ -35,58 +34,53 @@ async def job_of(burnish: Rated, **wanted: Any) -> JobDirectory:
     return await burnish.job(**({"rollouts": "cards"} | wanted))
 
 
-async def test_a_run_gets_the_ended_and_rewarded_rollouts_of_its_task(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        http = burnish.http
-        good = await play(http, 1.0, steps=2, group="a")
-        bad = await play(http, -1.0, group="a")
-        await play(http, 1.0, held_out=True, seed=1)
-        await play(http, 1.0, task="chess")
-        await begin(http, task="cards")
-        unrewarded = await begin(http, task="cards")
-        await send(http, unrewarded, "end")
-        plan = await http.post("/burnish/train", json={"rollouts": "cards", "dry_run": True})
-        assert (plan.json()["would_train"], plan.json()["episodes"], plan.json()["objective"]) == (
-            True,
-            2,
-            "rloo",
-        )
-        job = await job_of(burnish)
-        found = {each.rollout: each for each in job.episodes()}
-        assert found.keys() == {good["id"], bad["id"]}
-        assert [len(found[each["id"]].steps) for each in (good, bad)] == [2, 1]
-        assert (found[good["id"]].reward, found[good["id"]].group) == (1.0, "group a")
-        assert job.spec().task == "cards"
-        assert (await shown(http, good))["learnt_in"] is None, (
-            "the run failed, so the next one learns from it"
-        )
+async def test_a_run_gets_the_ended_and_rewarded_rollouts_of_its_task(burnish: Rated) -> None:
+    http = burnish.http
+    good = await play(http, 1.0, steps=2, group="a")
+    bad = await play(http, -1.0, group="a")
+    await play(http, 1.0, held_out=True, seed=1)
+    await play(http, 1.0, task="chess")
+    await begin(http, task="cards")
+    unrewarded = await begin(http, task="cards")
+    await send(http, unrewarded, "end")
+    plan = await http.post("/burnish/train", json={"rollouts": "cards", "dry_run": True})
+    assert (plan.json()["would_train"], plan.json()["episodes"], plan.json()["objective"]) == (
+        True,
+        2,
+        "rloo",
+    )
+    job = await job_of(burnish)
+    found = {each.rollout: each for each in job.episodes()}
+    assert found.keys() == {good["id"], bad["id"]}
+    assert [len(found[each["id"]].steps) for each in (good, bad)] == [2, 1]
+    assert (found[good["id"]].reward, found[good["id"]].group) == (1.0, "group a")
+    assert job.spec().task == "cards"
+    assert (await shown(http, good))["learnt_in"] is None, "the run failed, so the next one learns from it"
 
 
-async def test_a_run_goes_on_from_the_version_that_played(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        first = await burnish.version(0, [])
-        await burnish.version(first, [])
-        for reward in (1.0, -1.0, 0.0):
-            await play(burnish.http, reward, version=first, group="a")
-        await play(burnish.http, 0.5, version="base", group="a")
-        spec = (await job_of(burnish)).spec()
-        assert (spec.parent_version, spec.incumbent_is_base) == (first, False)
-        assert spec.parent_adapter != spec.incumbent_adapter
-        assert list(spec.behaviour_adapters) == [first]
+async def test_a_run_goes_on_from_the_version_that_played(burnish: Rated) -> None:
+    first = await burnish.version(0, [])
+    await burnish.version(first, [])
+    for reward in (1.0, -1.0, 0.0):
+        await play(burnish.http, reward, version=first, group="a")
+    await play(burnish.http, 0.5, version="base", group="a")
+    spec = (await job_of(burnish)).spec()
+    assert (spec.parent_version, spec.incumbent_is_base) == (first, False)
+    assert spec.parent_adapter != spec.incumbent_adapter
+    assert list(spec.behaviour_adapters) == [first]
 
 
-async def test_step_rewards_stay_with_their_steps(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        http = burnish.http
-        rollout = await begin(http, task="cards")
-        for place in range(2):
-            await ask(http, rollout, messages=[{"role": "user", "content": f"card {place}?"}])
-        await send(http, rollout, "reward", value=0.25, step=1)
-        await send(http, rollout, "reward", value=1)
-        await send(http, rollout, "end")
-        (episode,) = (await job_of(burnish)).episodes()
-        assert [each.reward for each in episode.steps] == [0.0, 0.25]
-        assert episode.reward == 1.0
+async def test_step_rewards_stay_with_their_steps(burnish: Rated) -> None:
+    http = burnish.http
+    rollout = await begin(http, task="cards")
+    for place in range(2):
+        await ask(http, rollout, messages=[{"role": "user", "content": f"card {place}?"}])
+    await send(http, rollout, "reward", value=0.25, step=1)
+    await send(http, rollout, "reward", value=1)
+    await send(http, rollout, "end")
+    (episode,) = (await job_of(burnish)).episodes()
+    assert [each.reward for each in episode.steps] == [0.0, 0.25]
+    assert episode.reward == 1.0
 
 
 @pytest.mark.parametrize(
@@ -99,19 +93,17 @@ async def test_step_rewards_stay_with_their_steps(tmp_path: Path, weights: Path)
     ],
 )
 async def test_a_run_without_a_meaning_is_refused_at_once(
-    tmp_path: Path, weights: Path, said: Json, status: int, words: str
+    burnish: Rated, said: Json, status: int, words: str
 ) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        answer = await burnish.http.post("/burnish/train", json=said)
-        assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    answer = await burnish.http.post("/burnish/train", json=said)
+    assert (answer.status_code, words in answer.text) == (status, True), answer.text
 
 
-async def test_only_candidates_are_judged(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        await burnish.version(0, [])
-        live = await burnish.http.post("/burnish/adapters/1/judge", json={})
-        assert (live.status_code, live.json()["error"]["code"]) == (409, "no_candidate")
-        assert (await burnish.http.post("/burnish/adapters/9/judge", json={})).status_code == 404
+async def test_only_candidates_are_judged(burnish: Rated) -> None:
+    await burnish.version(0, [])
+    live = await burnish.http.post("/burnish/adapters/1/judge", json={})
+    assert (live.status_code, live.json()["error"]["code"]) == (409, "no_candidate")
+    assert (await burnish.http.post("/burnish/adapters/9/judge", json={})).status_code == 404
 
 
 def held_out(version: int, seed: int | None, reward: float, group: str | None = None) -> Rollout:
