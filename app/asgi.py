@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -45,28 +46,22 @@ PATH_CHARACTERS = 200
 """Of a path that is logged."""
 
 
+@dataclass(eq=False, slots=True)
 class App:
-    def __init__(
-        self,
-        guard: Guard,
-        own: ASGIApp,
-        relay: ASGIApp,
-        carried: Callable[[RolloutName], Awaitable[Carried]],
-        refused: Callable[[int], None],
-    ) -> None:
-        """``carried`` returns an open rollout; ``refused`` gets the status of each error answered here."""
-        self._guard = guard
-        self._carried = carried
-        self._refused = refused
-        self._own = own
-        self._relay = relay
-        self.engine_port: int | None = None
-        """Where the engine's own page is, at an address of its own; None: nowhere."""
+    guard: Guard
+    own: ASGIApp
+    relay: ASGIApp
+    carried: Callable[[RolloutName], Awaitable[Carried]]
+    """Returns an open rollout."""
+    refused: Callable[[int], None]
+    """Gets the status of each error answered here."""
+    engine_port: int | None = None
+    """Where the engine's own page is, at an address of its own; None: nowhere."""
 
     def use(self, own: ASGIApp, relay: ASGIApp) -> None:
         """Answer new requests with other parts; those under way end on the parts on which they began."""
-        self._own = own
-        self._relay = relay
+        self.own = own
+        self.relay = relay
 
     def _admit(self, scope: Scope, rollout: RolloutName | None) -> bool:
         """Find out who asks and whether they may; return whether the route is ours."""
@@ -77,7 +72,7 @@ class App:
         action = Action.ASK
         if own:
             action = Action.OPEN if front or is_page(scope) else action_at(method, path)
-        identity = self._guard.check(
+        identity = self.guard.check(
             path,
             headers,
             public=action is Action.OPEN,
@@ -91,8 +86,8 @@ class App:
             if from_engine:
                 strip_engine(scope)
                 path = scope["path"]
-            action = self._guard.action_upstream(path, by_page=from_engine and method in READS)
-        if CALLER in headers and identity.key in BY_PROXY and self._guard.vouched(scope):
+            action = self.guard.action_upstream(path, by_page=from_engine and method in READS)
+        if CALLER in headers and identity.key in BY_PROXY and self.guard.vouched(scope):
             identity = identity._replace(key="proxy")
         demand(identity, action, f"{method} {path}")
         scope[IDENTITY] = identity
@@ -128,13 +123,13 @@ class App:
             rollout = named_by(scope, headers)
             own = self._admit(scope, rollout)
             if rollout:
-                carried = scope[ROLLOUT] = await self._carried(rollout)
-                name_caller(scope, carried.caller)
-            await (self._own if own else self._relay)(scope, receive, noting_send)
+                scope[ROLLOUT] = await self.carried(rollout)
+                name_caller(scope, scope[ROLLOUT].caller)
+            await (self.own if own else self.relay)(scope, receive, noting_send)
         except BurnishError as error:
             if begun:
                 raise
-            self._refused(error.status)
+            self.refused(error.status)
             await error_response(error, scope)(scope, receive, send)
         except Exception as error:
             path, query = scope["path"][:PATH_CHARACTERS], scope["query_string"]
@@ -143,7 +138,7 @@ class App:
             )
             if begun:
                 return  # the server closes the connection, so that no client takes half an answer for a whole one
-            self._refused(BurnishError.status)
+            self.refused(BurnishError.status)
             await error_response(_failed(error), scope)(scope, receive, send)
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 
+from burnish.cli.show import print_facts
 from burnish.proxy.records import SIGNAL
 from burnish.terminal.client import Proxy, in_path
 from burnish.terminal.errors import WrongUsage
@@ -150,12 +150,7 @@ def show(
     completion = Proxy(url).get(f"/burnish/completions/{in_path(identifier)}")
     if printed_json(completion, as_json):
         return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column()
-    for name, text in _facts(completion):
-        table.add_row(name, text)
-    console.print(table)
+    print_facts(_facts(completion))
     _print_text("prompt", completion["prompt"])
     for choice in completion["choices"] or [completion | {"index": 0}]:
         name = f"reply {choice['index']}" if completion["choices"] else "reply"

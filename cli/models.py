@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -55,14 +56,9 @@ def _described(model: Model, total: int) -> dict[str, Any]:
 
 def _table(models: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("", "name"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("for")
-    for name in ("size", "MB", "memory", "context"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("licence")
-    for name in ("learns", "checked"):
-        table.add_column(name, no_wrap=True)
+    for name in ("", "name", "for", "size", "MB", "memory", "context", "licence", "learns", "checked"):
+        justify: JustifyMethod = "right" if name in ("size", "MB", "memory", "context") else "left"
+        table.add_column(name, justify=justify, no_wrap=name not in ("for", "licence"))
     for model in models:
         marks = ("[green]✓[/]" if model["fits"] else " ") + ("[cyan]↓[/]" if model["path"] else " ")
         table.add_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from shlex import quote
 from typing import Any
 
@@ -19,10 +20,15 @@ def status(url: Url = None, as_json: Json = False) -> None:
     state = proxy.get("/burnish/status")
     if printed_json(state | {"url": proxy.url}, as_json):
         return
+    print_facts(_lines(state, proxy.url))
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Print names and texts, which are markup, in two columns."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
-    for name, text in _lines(state, proxy.url):
+    for name, text in facts:
         table.add_row(name, text)
     console.print(table)
 
