@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from burnish.adapters.errors import AdapterError
@@ -25,22 +25,21 @@ CONCLUDED = frozenset({"live", "candidate", "rejected"})
 """Runs with a verdict. The ratings that they saw are no longer new."""
 
 
+@dataclass(eq=False, slots=True)
 class Runs:
-    def __init__(self, cycle: Cycle, versions: Versions) -> None:
-        self._cycle = cycle
-        self._log = cycle.log
-        self._versions = versions
-        self.active: Run | None = None
-        self.recalled = False
-        self.concluded: str | None = None
-        """The ID of the last run with a verdict."""
-        self.failures = 0
-        """Failures in a row, up to the last run."""
-        self.failed_at: float | None = None
+    cycle: Cycle
+    versions: Versions
+    active: Run | None = None
+    recalled: bool = False
+    concluded: str | None = None
+    """The ID of the last run with a verdict."""
+    failures: int = 0
+    """Failures in a row, up to the last run."""
+    failed_at: float | None = None
 
     async def recall(self) -> None:
         """Read the last runs, and end those that a crash left open. Raises Unavailable."""
-        runs = await self._log.runs(REMEMBERED_RUNS)
+        runs = await self.cycle.log.runs(REMEMBERED_RUNS)
         for run in runs:
             if run.ended_at is None:
                 await self._store(
@@ -56,13 +55,13 @@ class Runs:
     async def start(self, reason: str, ratings: int) -> Run:
         """Store a new run and return it. Raises Unavailable; even then the run is active."""
         self.active = Run(ids.run_id(), time.time(), None, "training", reason, None, ratings)
-        await self._log.start_run(self.active)
+        await self.cycle.log.start_run(self.active)
         logger.info("training has started: %s. To watch it: burnish watch", reason)
         return self.active
 
     async def resume(self, run_id: str, version: int) -> None:
         """Make an interrupted run the current one again. Raises NotFound, Unavailable."""
-        run = await self._log.run(run_id)
+        run = await self.cycle.log.run(run_id)
         self.active = replace(run, status="evaluating", version=version, ended_at=None)
         await self._store(self.active)
         logger.info("v%d is judged again, because burnish had stopped before the gate decided", version)
@@ -94,7 +93,7 @@ class Runs:
             logger.info("training is interrupted: %s", reason)
         try:
             if status == "failed":
-                self._versions.give_up_unjudged(f"its run failed before the gate decided: {reason}")
+                self.versions.give_up_unjudged(f"its run failed before the gate decided: {reason}")
         except (AdapterError, OSError) as error:
             logger.error("the candidate of %s could not be rejected: %s", run.id, error)
         await self._end(replace(run, status=status, reason=reason, ended_at=time.time()))
@@ -104,13 +103,13 @@ class Runs:
         await self._store(run)
         # In the same step: who reads that it has ended may ask for the next run at once.
         self.active = None
-        await asyncio.to_thread(self._cycle.ended, run.id)
+        await asyncio.to_thread(self.cycle.ended, run.id)
 
     async def _keep_curve(self, run_id: str) -> None:
         """Store the curve of a run, whose job will be deleted some day."""
         try:
-            if points := await asyncio.to_thread(curve_of, self._cycle.job(run_id)):
-                await self._log.keep_curve(run_id, points)
+            if points := await asyncio.to_thread(curve_of, self.cycle.job(run_id)):
+                await self.cycle.log.keep_curve(run_id, points)
         except BurnishError as error:
             logger.error("the curve of training run %s was not stored: %s", run_id, error)
 
@@ -126,6 +125,6 @@ class Runs:
     async def _store(self, run: Run) -> None:
         """Store a run's state. A log that can't be written at the moment must not end the run."""
         try:
-            await self._log.update_run(run)
+            await self.cycle.log.update_run(run)
         except BurnishError as error:
             logger.error("the state of training run %s was not stored: %s", run.id, error)

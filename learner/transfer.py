@@ -79,10 +79,10 @@ class Transfer:
         """
         try:
             version = await in_one_thread(self._exportable, number, target)
-            if form == "merged-gguf":
-                return await self._write_merged(version, self._gguf(form), target)
-            if form == "merged-hf":
-                return await self._write_merged(version, self._directory(form), target)
+            if form in ("merged-gguf", "merged-hf"):
+                base = self._gguf(form) if form == "merged-gguf" else self._directory(form)
+                check_base(version, self.base_digest, self.base_model)
+                return await ensure_merged(version, base, target)
             await in_one_thread(self._write, version, form, target)
         except UnknownVersion as error:
             raise NotFound(str(error), code="unknown_version") from error
@@ -104,10 +104,6 @@ class Transfer:
         self.registry.verify(number)
         return version
 
-    async def _write_merged(self, version: AdapterVersion, base: Path, target: Path) -> Merged | None:
-        check_base(version, self.base_digest, self.base_model)
-        return await ensure_merged(version, base, target)
-
     def _check_files(self, path: Path) -> None:
         """Look at all files before one is opened. Raises OSError."""
         if not path.is_dir():
@@ -118,11 +114,8 @@ class Transfer:
 
     def _largest(self) -> int:
         """Return the bytes of the largest LoRA that the base model allows: every weight, at the highest rank."""
-        shapes = (
-            gguf_layout.read_base(self.base_weights).shapes
-            if self.base_weights.is_file()
-            else mlx.read_base(self.base_weights).shapes
-        )
+        read = gguf_layout.read_base if self.base_weights.is_file() else mlx.read_base
+        shapes = read(self.base_weights).shapes
         # A quantised weight shows only one of its two sides.
         numbers = sum(2 * max(shape, default=0) for shape in shapes.values()) * MAX_RANK
         return min(MAX_FILE_BYTES, MAX_CONFIG_BYTES + FLOAT_BYTES * numbers)

@@ -1,17 +1,19 @@
-"""Versions as the API shows them: in a list, and one with all that is known of it."""
+"""Versions as the API shows them: in a list, one with all that is known of it, and beside the feedback they learnt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Manifest
 from burnish.adapters.registry import Registry, version_label
 from burnish.gate import in_words
 from burnish.gate.replies import last_question
+from burnish.proxy.feedback.shapes import Fates
 from burnish.proxy.http.errors import Conflict, NotFound
+from burnish.proxy.records import Fate, Feedback
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, PolicyReply
 
@@ -80,3 +82,23 @@ def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
 
 def _answer(reply: PolicyReply) -> dict[str, Any]:
     return reply.model_dump(mode="json", include={"version", "reply", "tool_calls", "finished", "error"})
+
+
+def fates_in(versions: Iterable[AdapterVersion]) -> Fates:
+    """Return what the latest version, of those that weren't rejected, did with feedback. ``versions``: in order."""
+    taught: dict[str, Manifest] = {}
+    for version in versions:
+        if version.state != "rejected":
+            manifest = version.manifest
+            taught |= dict.fromkeys((*manifest.feedback_ids, *manifest.held_out), manifest)
+
+    def fate(answer: str, feedback: Feedback) -> Fate | None:
+        if (manifest := taught.get(feedback.id)) is None:
+            return None
+        name = f"v{manifest.version}"
+        if feedback.id in manifest.held_out:
+            return Fate(manifest.version, f"held out: {name} was tested on it", held_out=True)
+        why = manifest.unlearnt.get(answer)
+        return Fate(manifest.version, why and f"{name} left it out: {why}")
+
+    return fate

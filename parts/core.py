@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.config.config import Config
-from burnish.learner.fates import fates_in
 from burnish.learner.learning import Engine, Learning
+from burnish.learner.version_details import fates_in
 from burnish.proxy.access.guard import Guard
 from burnish.proxy.feedback.shapes import Fates
 from burnish.proxy.instructions import Instructions

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from starlette.routing import BaseRoute
 
-from burnish.learner.fates import fates_in
+from burnish.learner.version_details import fates_in
 from burnish.parts.core import Core
 from burnish.parts.hooks import Part
 from burnish.parts.page.events import Events, Sources

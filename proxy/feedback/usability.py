@@ -1,7 +1,7 @@
 """Whether feedback can teach. Pure.
 
 The answer to a rating, lists and training ask the same functions. Reasons that only a run finds are in its version
-(``learner.fates``).
+(``learner.version_details``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.manifest import AdapterVersion
 from burnish.app.asgi import own_application
-from burnish.learner.fates import fates_in
+from burnish.learner.version_details import fates_in
 from burnish.proxy.access.access import EVERYBODY, IDENTITY
 from burnish.proxy.feedback import completion_routes, feedback_routes
 from burnish.proxy.feedback.shapes import Fates
