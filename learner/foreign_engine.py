@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from burnish.adapters.errors import EngineError, EngineUnreachable
@@ -39,17 +40,9 @@ async def foreign_host(
     on_found(engine.kind)
     demand_versions(engine, apis[0].url)
     weights = await asyncio.to_thread(_weights, config, engine, fetch=fetch)
-    hosts: dict[str, AdapterHost] = {}
-    for api in apis:
-        hosts[api.url] = await asyncio.to_thread(
-            open_host,
-            engine,
-            api,
-            weights,
-            versions=versions,
-            state_dir=config.data_dir / "engine",
-            preset=config.models_preset,
-        )
+    state_dir, preset = config.data_dir / "engine", config.models_preset
+    host_of = partial(open_host, versions=versions, state_dir=state_dir, preset=preset)
+    hosts = {api.url: await asyncio.to_thread(host_of, engine, api, weights) for api in apis}
     if len(hosts) == 1:
         return hosts[apis[0].url], weights
     if engine.kind == "llamacpp":
