@@ -128,15 +128,20 @@ class Cycle:
         logger.info("%s is trained and stored: %s", version_label(version.number), _outcome(job.result()))
         if plan.episodes:
             await self.log.rollouts_learnt([episode.rollout for episode in plan.episodes], plan.spec.run_id)
-        conclusion = await (self._decide(job, plan, version, report) if plan.judge else self._put_by(version))
+        if plan.judge:
+            conclusion = await self._decide(job, plan, version, report)
+        else:
+            why = (
+                f"trained, and not judged, as you asked: `burnish adapters judge {version.number}` judges it"
+            )
+            conclusion = await asyncio.to_thread(self._as_candidate, version.number, why, awaits="judgement")
         Phases(job.phases).begin("ended")
         return conclusion
 
-    async def _put_by(self, version: AdapterVersion) -> Conclusion:
-        number = version.number
-        why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
-        await asyncio.to_thread(self.registry.record, number, "candidate", why, awaits="judgement")
-        return Conclusion("candidate", why, number)
+    def _as_candidate(self, number: int, reason: str, **details: Any) -> Conclusion:
+        """Leave a version as a candidate."""
+        self.registry.record(number, "candidate", reason, **details)
+        return Conclusion("candidate", reason, number)
 
     async def judge_again(self, version: AdapterVersion, report: Report) -> Conclusion:
         """Judge a candidate whose judgement was interrupted. Raises what ``run`` raises."""
@@ -157,8 +162,7 @@ class Cycle:
             except NeedsRestart as error:
                 # Another run would meet the same obstacle, so a person decides.
                 why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
-                self.registry.record(version.number, "candidate", why, awaits="restart")
-                return Conclusion("candidate", why, version.number)
+                return self._as_candidate(version.number, why, awaits="restart")
             details = verdict.model_dump(mode="json", exclude={"examples"})
             quotes = [example.model_dump(mode="json") for example in verdict.examples]
             await self._keep(version.number, quotes, "examples")
@@ -167,8 +171,7 @@ class Cycle:
                 return Conclusion("rejected", verdict.reason, version.number)
             if verdict.outcome == "undecided":
                 why = f"{verdict.reason} To use it all the same: `burnish adapters promote {version.number}`."
-                self.registry.record(version.number, "candidate", why, verdict=details)
-                return Conclusion("candidate", why, version.number)
+                return self._as_candidate(version.number, why, verdict=details)
             self._record_passed(version.number, plan, verdict.reason, details)
             if reason := self._obstacle(version.number, plan):
                 return Conclusion("candidate", f"{verdict.reason} {reason}", version.number)
