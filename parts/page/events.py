@@ -26,6 +26,7 @@ from burnish.proxy.described import described
 from burnish.proxy.http.errors import BurnishError, Unavailable
 from burnish.proxy.http.listener import ENDLESS
 from burnish.proxy.log.batch import Stored
+from burnish.proxy.log.followers import Follower
 from burnish.proxy.records import Feedback, Passthrough
 from burnish.proxy.relay.flight import Flight
 
@@ -72,6 +73,7 @@ class Events:
         self._pages = Pages(burnish.__version__)
         self._under_way = UnderWay(flights)
         self._sources: Sources | None = None
+        self._rows = Follower("open pages miss rows", self._send_rows, LOOK_S)
         self._changed: dict[str, None] = {}
         """Completions whose rows pages don't have."""
         self._rated: list[Feedback] = []
@@ -87,6 +89,7 @@ class Events:
     def use(self, sources: Sources) -> None:
         self._sources = sources
         self._last_versions = sources.versions()
+        self._rows.wake()
 
     def route(self) -> Route:
         @described("what happens, as a stream of [events](#events)", str, media_type="text/event-stream")
@@ -125,20 +128,24 @@ class Events:
         if self._watching is None or isinstance(entry, Passthrough):
             return
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._changed.setdefault, entry.completion.id)
+            self._loop.call_soon_threadsafe(self._change, entry.completion.id)
 
     def rated(self, feedback: Feedback) -> None:
         """Report new feedback, or feedback that was undone."""
         if self._watching is None:
             return
-        self._changed[feedback.draft.completion_id] = None
         if feedback.draft.scope != "completion":
             self._rated.append(feedback)
+        self._change(feedback.draft.completion_id)
 
     def rewarded(self, completion_ids: Collection[str]) -> None:
         """Report answers that got a reward."""
         if self._watching:
-            self._changed |= dict.fromkeys(completion_ids)
+            self._change(*completion_ids)
+
+    def _change(self, *completion_ids: str) -> None:
+        self._changed |= dict.fromkeys(completion_ids)
+        self._rows.wake()
 
     def erased(self, user: str) -> None:
         if self._watching:
@@ -176,7 +183,8 @@ class Events:
 
     async def _watch(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for step in (self._texts, self._rows, self._run, self._status):
+            group.create_task(self._rows.run())
+            for step in (self._texts, self._run, self._status):
                 group.create_task(_repeated(step))
 
     async def _texts(self) -> float:
@@ -191,9 +199,10 @@ class Events:
         self._pages.flush()
         return LOOK_S
 
-    async def _rows(self) -> float:
+    async def _send_rows(self) -> bool:
+        """Send some of the rows that changed; return whether there are more."""
         if self._sources is None:
-            return LOOK_S
+            return False
         while self._rated:
             self._changed |= dict.fromkeys(await self._sources.covered(self._rated[0]))
             del self._rated[0]  # others may have been added at the end meanwhile
@@ -207,7 +216,7 @@ class Events:
                 raise
             for row in rows:
                 self._pages.send("answer", row)
-        return LOOK_S
+        return bool(self._changed)
 
     async def _run(self) -> float:
         if self._sources is None:

@@ -16,8 +16,8 @@ from typing import Any
 from burnish.adapters.errors import UnreadableRewardModel
 from burnish.gate.rewards import Ensemble, PlainReply
 from burnish.learner.trainer import run_step
-from burnish.parts.rewards.follower import Active, Follower
 from burnish.parts.rewards.replies import ScorableReply, Scored, latest, lines, question
+from burnish.parts.rewards.scorer import Active, Scorer
 from burnish.parts.rewards.store import NO_MODEL, PREFIX, TRAIN, Store, StoredModel
 from burnish.parts.rewards.third_party import ForeignModel
 from burnish.proxy.http.errors import Conflict, Unavailable
@@ -48,7 +48,7 @@ class Rewards:
         self._log = log
         self._store = Store(data_dir / "rewards")
         self._jobs = data_dir / "jobs"
-        self._follower = Follower(log, self._active, on_rewarded)
+        self._scorer = Scorer(log, self._active, on_rewarded)
         self._foreign = ForeignModel(foreign, data_dir / "reward-model.log") if foreign else None
         self._started_at = time.time()
         self._model: StoredModel | None = None
@@ -67,7 +67,7 @@ class Rewards:
         except UnreadableRewardModel as error:
             self._fault = str(error)
             logger.warning("answers get no rewards: %s", error)
-        self._following = self._loop.create_task(self._follower.run())
+        self._following = self._loop.create_task(self._scorer.follower.run())
 
     async def stop(self) -> None:
         for task in filter(None, (self._following, self._learning)):
@@ -80,8 +80,7 @@ class Rewards:
     def stored(self) -> None:
         """Called when completions were stored, from the log's thread."""
         if self._foreign or (self._model and self._model.on_since):
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._follower.wake)
+            self._scorer.follower.wake()
 
     @property
     def _why_off(self) -> str | None:
@@ -183,7 +182,7 @@ class Rewards:
             raise Unavailable(
                 f"the folder of reward models can't be written: {error.strerror or error}"
             ) from error
-        self._follower.wake()
+        self._scorer.follower.wake()
         return switched
 
     # -- showing -------------------------------------------------------------------------------------------------------
@@ -196,8 +195,8 @@ class Rewards:
             "on": active is not None,
             "on_since": active and active.since,
             "learning": self._learning is not None,
-            "scored": self._follower.scored,
-            "unscored": self._follower.unscored,
+            "scored": self._scorer.scored,
+            "unscored": self._scorer.unscored,
         }
         if foreign := self._foreign:
             foreign_facts = {

@@ -15,7 +15,7 @@ from burnish.parts.signals.reading import Reading, Signal, read
 from burnish.parts.signals.state import SignalFinding
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.followers import Above
+from burnish.proxy.log.followers import Above, Follower
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.records import SIGNAL, Completion, Feedback, FeedbackDraft
 
@@ -24,11 +24,8 @@ logger = logging.getLogger(__name__)
 WEIGHT = 0.3
 """Of a signal; a rating of a person weighs 1. As much as what a judge says."""
 RATER = "signals"
-GATHER_S = 0.2
-"""Answers that are stored within this time are read together."""
 ROWS = 50
 """Read at once; contexts of coding agents are long."""
-FAULT_PAUSE_S = 5.0
 
 
 class Signals:
@@ -38,7 +35,7 @@ class Signals:
         self._log = log
         self._file = data_dir / "signals.json"
         self._enabled = enabled
-        self._stored = asyncio.Event()
+        self._follower: Follower | None = None
         self._following: asyncio.Task[None] | None = None
         self._state = files.SignalState()
         self.on_feedback: Callable[[Feedback], None] = lambda _: None
@@ -46,9 +43,9 @@ class Signals:
 
     async def start(self) -> None:
         if self._enabled:
-            self._loop = asyncio.get_running_loop()
             self._state = await asyncio.to_thread(files.load, self._file)
-            self._following = self._loop.create_task(self._follow())
+            self._follower = Follower("answers give no signals", self._read_on)
+            self._following = asyncio.get_running_loop().create_task(self._follower.run())
 
     async def stop(self) -> None:
         if self._following:
@@ -58,13 +55,12 @@ class Signals:
 
     def stored(self) -> None:
         """Called when completions were stored, from the log's thread."""
-        if self._following:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._stored.set)
+        if self._follower:
+            self._follower.wake()
 
     async def forget(self, user: str) -> None:
         """Drop what is remembered of a caller. Raises Unavailable."""
-        if not self._following:
+        if not self._enabled:
             return
         self._state.erase(user)
         try:
@@ -80,37 +76,19 @@ class Signals:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
-        """Read what is stored, for ever."""
-        while True:
-            try:
-                await self._catch_up()
-                await self._stored.wait()
-                await asyncio.sleep(GATHER_S)
-            except (Unavailable, OSError) as error:
-                logger.warning("signals wait for %g s: %s", FAULT_PAUSE_S, error)
-                await asyncio.sleep(FAULT_PAUSE_S)
-            except Exception:
-                # One conversation that can't be read must not end the signals of the next.
-                logger.exception("signals wait for %g s", FAULT_PAUSE_S)
-                await asyncio.sleep(FAULT_PAUSE_S)
-
-    async def _catch_up(self) -> None:
-        """Read all that is stored behind a row. Raises Unavailable, OSError."""
+    async def _read_on(self) -> bool:
+        """Read some of what is stored behind the last row that was read. Raises Unavailable, OSError."""
         last = await self._log.last_row()
         # Behind the end, if the log was replaced by an older copy.
         position = last if self._state.upto is None else min(self._state.upto, last)
-        while True:
-            self._stored.clear()
-            upto, completions = await self._log.told_results(position, ROWS)
-            for completion in completions:
+        upto, completions = await self._log.behind(position, ROWS, full=True, within_turns=True)
+        for completion in completions:
+            if _has_results(completion):
                 await self._read(completion)
-            if upto != self._state.upto:
-                await asyncio.to_thread(files.save, self._file, self._state.model_copy(update={"upto": upto}))
-                self._state.upto = upto
-            if upto == position:
-                return
-            position = upto
+        if upto != self._state.upto:
+            await asyncio.to_thread(files.save, self._file, self._state.model_copy(update={"upto": upto}))
+            self._state.upto = upto
+        return upto != position
 
     async def _read(self, completion: Completion) -> None:
         """Read the results that a completion was told. Raises Unavailable."""
@@ -170,3 +148,11 @@ def _target(reading: Reading, signal: Signal, branch: list[Above]) -> str | None
         if branch[index].begins_turn != (turns[index] != turns[index + 1]):
             return None
     return branch[signal.answers_back].id
+
+
+def _has_results(completion: Completion) -> bool:
+    """Whether results of tools stand behind the last answer; a client may add something after them."""
+    for message in reversed(completion.messages):
+        if (role := message.get("role")) in ("tool", "assistant"):
+            return bool(role == "tool")
+    return False

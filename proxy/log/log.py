@@ -249,8 +249,10 @@ class Log:
     kept_tokens = _reads(token_table.kept, "lookups")
     captured_tokens = _reads(token_table.captured, "lookups")
 
+    last_row = _reads(followers.last_row, "learning")
+    behind = _reads(followers.behind, "learning")
+    branch = _reads(followers.branch, "learning")
     rewarded_upto = _reads(followers.rewarded_upto, "learning")
-    unrewarded = _reads(followers.unrewarded, "learning")
     set_rewards = _writes(followers.set_rewards)
 
     add_rollout = _writes(rollout_table.add)
@@ -265,9 +267,6 @@ class Log:
     held_out_rollouts = _reads(rollout_table.held_out, "learning")
     rollout_steps = _reads(rollout_table.steps, "learning")
     rollouts_learnt = _writes(rollout_table.learnt)
-    last_row = _reads(followers.last_row, "learning")
-    told_results = _reads(followers.told_results, "learning")
-    branch = _reads(followers.branch, "learning")
 
     add_duel = _writes(duels.add)
     judge_duel = _writes(duels.judge)

@@ -14,6 +14,7 @@ from burnish.app.asgi import own_application
 from burnish.parts.page import events
 from burnish.parts.page.events import Events, Sources
 from burnish.proxy.http.errors import Unavailable
+from burnish.proxy.log import followers
 from burnish.proxy.records import Feedback, FeedbackDraft
 from tests.proxy.log.exchanges import until
 from tests.support.inprocess import listening
@@ -72,6 +73,7 @@ async def watched(world: World) -> AsyncIterator[tuple[Watcher, Events, str]]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOK_S", "RUN_S", "STATUS_S", "FAULT_PAUSE_S"):
         monkeypatch.setattr(events, name, 0.01)
+    monkeypatch.setattr(followers, "FAULT_PAUSE_S", 0.01)
 
 
 async def test_a_run_is_followed_to_its_end():
