@@ -50,10 +50,6 @@ CREATE = """CREATE VIRTUAL TABLE search USING fts5(
 """Without the places of words in a text, which would take twice the room."""
 WORD = re.compile(r"[^\W_]+")
 """What the index takes for a word."""
-FILL = """INSERT INTO search (rowid, words) SELECT n, searched(asked.body, answered.body) AS words FROM completion
-    LEFT JOIN content AS asked ON asked.id = prompt LEFT JOIN content AS answered ON answered.id = reply
-    WHERE words != ''"""
-"""What was logged before there was an index."""
 
 
 def searched(prompt: bytes | None, reply: bytes | None) -> str:
@@ -216,11 +212,6 @@ def _expression(query: str) -> str:
     terms = WORD.findall(query)
     unfinished = terms and query.endswith(terms[-1]) and len(terms[-1]) >= PREFIX
     return " ".join(f'"{word}"' for word in terms) + ("*" if unfinished else "")
-
-
-def register(connection: sqlite3.Connection) -> None:
-    """Make the function ``searched`` known to a connection that writes."""
-    connection.create_function("searched", 2, _searched, deterministic=True)
 
 
 def _searched(prompt: bytes | None, reply: bytes | None) -> str:

@@ -35,12 +35,6 @@ FIRST_NUMBER = 10**11
 """Of twelve digits: captures that were taken out too early go into a segment before all others."""
 
 HEAD = struct.Struct("<II")
-RENAMED = {
-    "completion_id": "id",
-    "started_at": "created_at",
-    "instant": "instructions",
-    "passage": "passthrough",
-}
 Entry = Completion | Passthrough
 Part = TypeVar("Part", RequestFacts, Answerer, CompletionEnd, Wire)
 
@@ -210,7 +204,7 @@ def _unpacked(content: bytes) -> Entry:
         for length in facts.pop("lengths"):
             bodies.append(content[start : start + length])
             start += length
-        return _entry(_renamed(facts), bodies)
+        return _entry(facts, bodies)
     except (ValueError, TypeError, LookupError) as error:
         raise UnreadableCapture(f"a capture that another version of burnish wrote: {error}") from error
 
@@ -234,16 +228,6 @@ def _tokens(prompt: list[int], reply: list[int], logprobs: list[float | None], m
     """Build tokens from JSON, which has no NaN."""
     numbers = (math.nan if logprob is None else logprob for logprob in logprobs)
     return Tokens(tuple(prompt), tuple(reply), tuple(numbers), missing)
-
-
-def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return facts under their names of today: until 0.5 all entries had the same fields, and some other names."""
-    facts = {RENAMED.get(name, name): fact for name, fact in facts.items()}
-    figures = facts.pop("passthrough", None)
-    if figures is None:
-        return facts
-    facts |= figures | {"model": facts["model_asked"] or None}
-    return {name: facts[name] for name in Passthrough._fields}
 
 
 def _create(path: Path) -> BinaryIO:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,9 +14,9 @@ from burnish.proxy.log import Keep, Log, listings, retention, search
 from burnish.proxy.log.capture import parsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.listings import Filters
-from burnish.proxy.log.migrations import MIGRATIONS, migrate
+from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.search import CHARACTERS
-from tests.proxy.log.exchanges import assistant, capture, exchange, opened, rate, system, until, user
+from tests.proxy.log.exchanges import capture, exchange, opened, rate, system, until, user
 
 
 async def found(log: Log, words: str, **more: object) -> list[str]:
@@ -104,27 +103,6 @@ async def test_what_was_erased_or_pruned_isnt_found_and_leaves_no_word(log: Log,
     assert await found(log, "zanzibar") == []
     with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3")) as connection:
         connection.execute("INSERT INTO search (search) VALUES ('integrity-check')")
-
-
-async def test_what_was_logged_before_there_was_a_search_is_found(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        name = capture(log, [user("How do I brew tea?")], "Slowly.")
-        capture(log, [user("")], {"role": "assistant", "content": None})
-        await log.completion(name)
-    number = [step.name for step in MIGRATIONS].index("search") + 1
-    later = " ".join(statement for step in MIGRATIONS[number:] for statement in step.statements)
-    with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)) as connection:
-        connection.execute("DROP TABLE search")
-        for index in re.findall(r"CREATE INDEX (\w+)", later):
-            connection.execute(f"DROP INDEX {index}")
-        for column in re.findall(r"ALTER TABLE completion ADD COLUMN (\w+)", later):
-            connection.execute(f"ALTER TABLE completion DROP COLUMN {column}")
-        for table in re.findall(r"CREATE TABLE (\w+)", later):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("DELETE FROM migration WHERE number >= ?", (number,))
-    async with opened(tmp_path) as log:
-        assert await found(log, "slowly tea") == [name]
-        assert assistant("Slowly.") == (await log.completion(name)).reply
 
 
 WORDS = ("tea", "Tee", "teapot", "café", "cafe", "世界")

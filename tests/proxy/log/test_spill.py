@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from burnish.proxy.log.spill import Spill, UnreadableCapture, packed
-from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrough, RequestFacts, Wire
 from tests.proxy.log.exchanges import Arrivals, capture, exchange, opened, user
 
 Open = Callable[[], Spill]
@@ -157,17 +156,9 @@ async def test_a_damaged_file_takes_nothing_but_itself(
         assert [each.id for each in await log.completions()] == [after, *(each.id for each in kept[::-1])]
 
 
-OLD = {
-    "completion_id": "cmpl_1", "surface": "chat", "started_at": 5.0, "first_byte_s": 0.1, "total_s": 0.2, "status": 200,
-    "content_type": "application/json", "content_encoding": "", "outcome": "complete", "error": None,
-    "upstream": "http://127.0.0.1:1", "model_asked": "smollm2", "model_served": "smollm2@v1", "adapter_version": 1,
-    "caller": "local", "session": None, "retry": 0, "sub_agent": True, "base_digest": "sha256:0", "instant": "be brief",
-    "traceparent": None, "passage": None, "lengths": [2, 3, 4],
-}  # fmt: skip
-"""Facts of a capture, as burnish wrote them when completions and passthroughs were one record."""
-FIGURES = {
-    "method": "POST", "path": "/v1/embeddings", "request_bytes": 20, "response_bytes": 30, "prompt_tokens": 4,
-    "completion_tokens": None,
+OTHER = {
+    "id": "cmpl_1", "instructions": None, "created_at": 5.0, "surface": "chat", "model_asked": "m", "caller": "local",
+    "upstream": "http://127.0.0.1:1", "model_served": "m", "outcome": "complete", "total_s": 0.2, "lengths": [2, 3, 4],
 }  # fmt: skip
 
 
@@ -179,33 +170,8 @@ def write_record(folder: Path, facts: dict[str, Any], bodies: bytes = b"") -> No
     (folder / "100000000001.captures").write_bytes(record)
 
 
-def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Open):
-    write_record(tmp_path / "spill", OLD, b"{}onetwo!")
-    assert read_all(open_spill()) == [
-        Completion(
-            "cmpl_1",
-            RequestFacts(5.0, "chat", "smollm2", "local", sub_agent=True),
-            Answerer("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0"),
-            CompletionEnd("complete", 0.2, 200, first_byte_s=0.1),
-            "be brief",
-            Wire(b"{}", (b"one", b"two!"), "application/json"),
-        )
-    ]
-
-
-def test_a_passthrough_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Open):
-    facts = {"completion_id": "pass_1", "surface": "", "passage": FIGURES, "lengths": [0]}
-    write_record(tmp_path / "spill", OLD | facts)
-    assert read_all(open_spill()) == [
-        Passthrough(
-            id="pass_1", created_at=5.0, model="smollm2", upstream="http://127.0.0.1:1", status=200, error=None,
-            outcome="complete", caller="local", session=None, first_byte_s=0.1, total_s=0.2, **FIGURES,
-        )
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    "facts", [OLD | {"of_the_future": 1}, {name: OLD[name] for name in OLD if name != "caller"}]
+    "facts", [OTHER | {"of_the_future": 1}, {name: OTHER[name] for name in OTHER if name != "caller"}]
 )
 def test_a_capture_of_another_version_is_set_aside_with_its_file(
     tmp_path: Path, open_spill: Open, facts: dict[str, Any]
