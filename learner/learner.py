@@ -30,7 +30,7 @@ from burnish.learner.versions import Promoted, Versions
 from burnish.proxy.http.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.log import RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.faults import FAULTS
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
 

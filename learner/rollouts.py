@@ -12,7 +12,8 @@ from burnish.adapters.manifest import BASE_VERSION
 from burnish.gate.evidence import Attempted
 from burnish.learner.export import Policies
 from burnish.proxy.log.faults import FAULTS
-from burnish.proxy.records import Completion, Rollout, Tokens
+from burnish.proxy.log.rollouts import Rollout
+from burnish.proxy.records import Completion, Tokens
 from burnish.training.job import Episode, EpisodeStep
 
 EMPTY = "no step of it can be learnt from"

@@ -29,8 +29,8 @@ from burnish.proxy.described import described, flat, list_of, optional
 from burnish.proxy.http.errors import Forbidden, Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
+from burnish.proxy.log.runs import Run
 from burnish.proxy.plain import Line
-from burnish.proxy.records import Run
 from burnish.system.threads import in_one_thread
 
 MAX_BODY_BYTES = 64 * 1024

@@ -15,7 +15,7 @@ from burnish.learner.cycle import Conclusion, Cycle
 from burnish.learner.versions import Versions
 from burnish.proxy import ids
 from burnish.proxy.http.errors import BurnishError
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +17,6 @@ credential: the exchange or the feedback holds a key or a token, and log.scrub i
 preferred over an answer to another prompt; not_teaching: a further upstream gave it, without ``teaches``."""
 Source = Literal["human", "environment", "judge", "implicit", "duel"]
 """duel: a preference of somebody who didn't know which version gave which answer."""
-DuelChoice = Literal["left", "right", "equal"]
 
 
 LIKERT = {"1": "Terrible", "2": "Poor", "3": "Okay", "4": "Good", "5": "Excellent"}
@@ -407,19 +404,6 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class InstructionRow:
-    """An instruction added by hand, or a change by hand to one from a comment, as it is stored."""
-
-    id: str
-    caller: str
-    text: str | None
-    """None: removed."""
-    by_hand: bool
-    created_at: float
-    """Seconds since the epoch, UTC."""
-
-
-@dataclass(frozen=True, slots=True)
 class RatedCompletion:
     """A completion with what counts of its feedback: what training is made of."""
 
@@ -460,106 +444,3 @@ class Regeneration:
     """When they asked again, seconds since the epoch, UTC."""
     went_on_from: str | None
     """The answer to this context that the conversation went on from; None where it did from none, or from several."""
-
-
-SAMPLED_FOR_DUELS = "duels"
-"""The caller of answers that the gate sampled and somebody judged: they belong to no conversation of a person."""
-
-
-@dataclass(frozen=True, slots=True)
-class Duel:
-    """Answers of two versions to one prompt, which somebody judges without knowing which is which."""
-
-    id: str
-    """"duel_" + 26 characters that sort by time."""
-    created_at: float
-    """When the versions answered, seconds since the epoch, UTC."""
-    asked_by: str
-    """The user whose words the prompt quotes."""
-    left_version: int
-    """0 = the base model."""
-    right_version: int
-    left: str | None
-    """The completion; None: it isn't in the log."""
-    right: str | None
-    choice: DuelChoice | None = None
-    """None: not judged yet."""
-    judged_at: float | None = None
-    rater: str | None = None
-    feedback_id: str | None = None
-    """The preference; None if the answers were found equal."""
-
-
-RolloutStatus = Literal["open", "ended", "timed_out"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """One attempt of an agent at a task: its completions, and the rewards that the environment gave."""
-
-    id: str
-    """"ro_" + 26 characters that sort by time."""
-    created_at: float
-    """Seconds since the epoch, UTC, as the other times."""
-    ends_at: float
-    """When it times out."""
-    task: str
-    group: str | None
-    """Rollouts of one group are compared: attempts at the same thing."""
-    seed: int | None
-    tags: Mapping[str, str]
-    version: int | None
-    """The version that answers it; 0 = the base model; None = burnish doesn't choose the model."""
-    held_out: bool
-    """Nothing is learnt from it: versions are judged by it."""
-    caller: str
-    ended_at: float | None = None
-    status: RolloutStatus = "open"
-    learnt_in: str | None = None
-    """The training run that learnt from it."""
-    rewards: tuple[Reward, ...] = ()
-    """In the order in which they came."""
-    steps: tuple[RolloutStep, ...] = ()
-    """In the order in which they were logged."""
-
-    @property
-    def reward(self) -> float | None:
-        """The sum of its rewards; None if there are none."""
-        return math.fsum(reward.value for reward in self.rewards) if self.rewards else None
-
-
-class RolloutStep(NamedTuple):
-    """One completion of a rollout."""
-
-    completion_id: str
-    continues: str | None
-    """The completion that it goes on from. A client that rewrites its history makes a branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """What an environment gave for a rollout, or for one step of it."""
-
-    created_at: float
-    value: float
-    completion_id: str | None
-    """The step: one of the rollout's completions. None: the rollout as a whole."""
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One training run."""
-
-    id: str
-    """"run_" + 26 characters that sort by time."""
-    started_at: float
-    ended_at: float | None
-    status: Literal[
-        "training", "evaluating", "swapping", "live", "candidate", "rejected", "failed", "interrupted"
-    ]
-    reason: str
-    version: int | None
-    """The version that it made, if it got that far."""
-    ratings: int
-    """How many ratings it was given."""

@@ -15,6 +15,8 @@ from burnish.proxy.feedback.shapes import completion_json, feedback_json, passth
 from burnish.proxy.feedback.targets import MAX_TAGS, MAX_WEIGHT, Label, Text
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.ids import ALPHABET, LENGTH, first_completion_id_at
+from burnish.proxy.log.duels import Duel
+from burnish.proxy.log.instructions import InstructionRow
 from burnish.proxy.log.transfer import Record
 from burnish.proxy.plain import Line
 from burnish.proxy.records import (
@@ -22,10 +24,8 @@ from burnish.proxy.records import (
     Choice,
     Completion,
     CompletionEnd,
-    Duel,
     Feedback,
     FeedbackDraft,
-    InstructionRow,
     Passthrough,
     RequestFacts,
 )

@@ -19,8 +19,9 @@ from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules, in_words, untaught, withheld
+from burnish.proxy.log.rollouts import Rollout
 from burnish.proxy.log.transfer import Outcome, RatedAnswer, Record
-from burnish.proxy.records import Completion, Rollout, Tokens
+from burnish.proxy.records import Completion, Tokens
 from burnish.training.teachable import unteachable
 
 MAX_BODY_BYTES = 64 * 1024 * 1024

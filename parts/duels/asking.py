@@ -12,7 +12,7 @@ from burnish.proxy.access.access import Identity
 from burnish.proxy.client_headers import CALLER, COMPLETION_ID, SESSION_HEADERS
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.http.headers import RawHeaders
-from burnish.proxy.records import SAMPLED_FOR_DUELS
+from burnish.proxy.log.duels import SAMPLED_FOR_DUELS
 from burnish.proxy.relay.inside import call
 
 # Enough to judge by. A small model that never ends would otherwise keep the person waiting.

@@ -18,7 +18,7 @@ from burnish.parts.duels.asking import DuelCaller, VersionAnswer, ask
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.ids import duel_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import Duel
+from burnish.proxy.log.duels import Duel
 
 # A person asks several prompts one after the other, and loading a large version takes seconds.
 LEND_S = 300.0

@@ -23,16 +23,13 @@ from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
-from burnish.proxy.log.duels import check_open
+from burnish.proxy.log.duels import SAMPLED_FOR_DUELS, Duel, DuelChoice, check_open
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.messages import SYSTEM_ROLES, text_of
 from burnish.proxy.records import (
-    SAMPLED_FOR_DUELS,
     Answerer,
     Completion,
     CompletionEnd,
-    Duel,
-    DuelChoice,
     Feedback,
     FeedbackDraft,
     RequestFacts,

@@ -17,7 +17,7 @@ from burnish.proxy.described import described, flat, listing
 from burnish.proxy.feedback.shapes import feedback_json, page
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
-from burnish.proxy.records import DuelChoice
+from burnish.proxy.log.duels import DuelChoice
 from burnish.proxy.rl.grammar import parse
 
 MAX_PROMPT = 20_000

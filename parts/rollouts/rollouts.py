@@ -16,8 +16,7 @@ from burnish.proxy.access.carried import Carried, RolloutName
 from burnish.proxy.http.errors import BurnishError, Conflict, Unauthorized, Unavailable
 from burnish.proxy.ids import rollout_id
 from burnish.proxy.log import Log
-from burnish.proxy.log.rollouts import RolloutFilter, in_words
-from burnish.proxy.records import Reward, Rollout, RolloutStatus
+from burnish.proxy.log.rollouts import Reward, Rollout, RolloutFilter, RolloutStatus, in_words
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from burnish.proxy.access.carried import key_of
 from burnish.proxy.described import described, flat, list_of, listing, optional
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
-from burnish.proxy.log.rollouts import RolloutFilter
+from burnish.proxy.log.rollouts import Rollout, RolloutFilter
 from burnish.proxy.plain import Line
-from burnish.proxy.records import Rollout
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_NAME, MAX_REASON = 200, 1000

@@ -6,12 +6,41 @@ A pair of the gate's replies gets a row when it is judged, a prompt that somebod
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import astuple, fields, replace
-from typing import NamedTuple
+from dataclasses import astuple, dataclass, fields, replace
+from typing import Literal, NamedTuple
 
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
-from burnish.proxy.records import SAMPLED_FOR_DUELS, Duel, FeedbackDraft, FeedbackReceipt
+from burnish.proxy.records import FeedbackDraft, FeedbackReceipt
+
+DuelChoice = Literal["left", "right", "equal"]
+SAMPLED_FOR_DUELS = "duels"
+"""The caller of answers that the gate sampled and somebody judged: they belong to no conversation of a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """Answers of two versions to one prompt, which somebody judges without knowing which is which."""
+
+    id: str
+    """"duel_" + 26 characters that sort by time."""
+    created_at: float
+    """When the versions answered, seconds since the epoch, UTC."""
+    asked_by: str
+    """The user whose words the prompt quotes."""
+    left_version: int
+    """0 = the base model."""
+    right_version: int
+    left: str | None
+    """The completion; None: it isn't in the log."""
+    right: str | None
+    choice: DuelChoice | None = None
+    """None: not judged yet."""
+    judged_at: float | None = None
+    rater: str | None = None
+    feedback_id: str | None = None
+    """The preference; None if the answers were found equal."""
+
 
 NAMES = tuple(field.name for field in fields(Duel))
 COLUMNS = ", ".join(NAMES)

@@ -12,8 +12,8 @@ import sqlite3
 import time
 import unicodedata
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
 
 import orjson
 
@@ -37,12 +37,28 @@ NAME_BYTES = 5
 SPECIAL = re.compile(r"<(?=[|｜]|/?\w+>)|\[(?=/?[A-Z_]+\])")
 
 
-class _ByHand(NamedTuple):
-    """A row: an instruction added by hand, or a change by hand to one from a comment."""
+@dataclass(frozen=True, slots=True)
+class InstructionRow:
+    """An instruction added by hand, or a change by hand to one from a comment, as it is stored."""
 
+    id: str
+    caller: str
     text: str | None
+    """None: removed."""
     by_hand: bool
     created_at: float
+    """Seconds since the epoch, UTC."""
+
+
+def rows(
+    connection: sqlite3.Connection, clauses: str = "ORDER BY id", *values: object
+) -> list[InstructionRow]:
+    """Return what was added or changed by hand; ``clauses`` are one of our own literals, with its values bound."""
+    query = f"SELECT id, caller, text, by_hand, created_at FROM instruction {clauses}"  # noqa: S608
+    return [
+        InstructionRow(name, caller, text, bool(by_hand), created_at)
+        for name, caller, text, by_hand, created_at in connection.execute(query, values)
+    ]
 
 
 def of(
@@ -58,10 +74,7 @@ def of(
             continue
         if wording(text := one_line(comment.draft.comment or "")):
             comments.setdefault(_name(caller, text), []).append(comment)
-    rows = connection.execute(
-        "SELECT id, text, by_hand, created_at FROM instruction WHERE caller = ?", (caller,)
-    )
-    own = {name: _ByHand(text, bool(by_hand), created_at) for name, text, by_hand, created_at in rows}
+    own = {row.id: row for row in rows(connection, "WHERE caller = ?", caller)}
     instructions = [_instruction(name, comments.get(name, []), own.get(name)) for name in comments | own]
     return sorted(
         (instruction for instruction in instructions if instruction),
@@ -149,7 +162,7 @@ def _comments(connection: sqlite3.Connection, caller: str) -> Iterable[Feedback]
             yield comment
 
 
-def _instruction(name: str, comments: list[Feedback], own: _ByHand | None) -> Instruction | None:
+def _instruction(name: str, comments: list[Feedback], own: InstructionRow | None) -> Instruction | None:
     """Bring what was said and what was done by hand together; None when it was removed, or taken back."""
     if own and (own.text is None or not (own.by_hand or comments)):
         return None

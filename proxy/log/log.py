@@ -225,7 +225,7 @@ class Log:
         return await self._query(lambda db: tally.counts(db, self._deletions, learnt_ids, since), "learning")
 
     records = _reads(transfer.records)
-    instruction_rows = _reads(transfer.instruction_rows)
+    instruction_rows = _reads(instruction_table.rows)
     rated_answers = _reads(transfer.rated_answers)
 
     async def add_records(

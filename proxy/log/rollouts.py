@@ -2,16 +2,74 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.log.store import IS_BEST, Reader, as_json, select
-from burnish.proxy.records import Completion, Reward, Rollout, RolloutStatus, RolloutStep
+from burnish.proxy.records import Completion
+
+RolloutStatus = Literal["open", "ended", "timed_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One attempt of an agent at a task: its completions, and the rewards that the environment gave."""
+
+    id: str
+    """"ro_" + 26 characters that sort by time."""
+    created_at: float
+    """Seconds since the epoch, UTC, as the other times."""
+    ends_at: float
+    """When it times out."""
+    task: str
+    group: str | None
+    """Rollouts of one group are compared: attempts at the same thing."""
+    seed: int | None
+    tags: Mapping[str, str]
+    version: int | None
+    """The version that answers it; 0 = the base model; None = burnish doesn't choose the model."""
+    held_out: bool
+    """Nothing is learnt from it: versions are judged by it."""
+    caller: str
+    ended_at: float | None = None
+    status: RolloutStatus = "open"
+    learnt_in: str | None = None
+    """The training run that learnt from it."""
+    rewards: tuple[Reward, ...] = ()
+    """In the order in which they came."""
+    steps: tuple[RolloutStep, ...] = ()
+    """In the order in which they were logged."""
+
+    @property
+    def reward(self) -> float | None:
+        """The sum of its rewards; None if there are none."""
+        return math.fsum(reward.value for reward in self.rewards) if self.rewards else None
+
+
+class RolloutStep(NamedTuple):
+    """One completion of a rollout."""
+
+    completion_id: str
+    continues: str | None
+    """The completion that it goes on from. A client that rewrites its history makes a branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What an environment gave for a rollout, or for one step of it."""
+
+    created_at: float
+    value: float
+    completion_id: str | None
+    """The step: one of the rollout's completions. None: the rollout as a whole."""
+    reason: str | None = None
+
 
 NAMES = [field.name for field in fields(Rollout) if field.name not in ("rewards", "steps")]
 COLUMNS = ", ".join(f'"{name}"' for name in NAMES)

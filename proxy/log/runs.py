@@ -8,15 +8,33 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from burnish.proxy.http.errors import NotFound
 from burnish.proxy.ids import first_completion_id_at
 from burnish.proxy.log.store import as_json
-from burnish.proxy.records import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training run."""
+
+    id: str
+    """"run_" + 26 characters that sort by time."""
+    started_at: float
+    ended_at: float | None
+    status: Literal[
+        "training", "evaluating", "swapping", "live", "candidate", "rejected", "failed", "interrupted"
+    ]
+    reason: str
+    version: int | None
+    """The version that it made, if it got that far."""
+    ratings: int
+    """How many ratings it was given."""
+
 
 COLUMNS = "id, started_at, ended_at, status, reason, version, ratings"
 

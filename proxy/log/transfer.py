@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,7 +19,9 @@ from burnish.proxy.ids import LENGTH
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log import duels, feedback, queries
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
+from burnish.proxy.log.duels import Duel
 from burnish.proxy.log.faults import Rules
+from burnish.proxy.log.instructions import InstructionRow
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.rated import Rating, weighed, with_texts
 from burnish.proxy.log.store import NODE, Reader, row_of, select
@@ -27,10 +29,8 @@ from burnish.proxy.log.tree import path, step
 from burnish.proxy.records import (
     Completion,
     CoveredAnswer,
-    Duel,
     Feedback,
     FeedbackDraft,
-    InstructionRow,
     Passthrough,
     RatedCompletion,
     RejectedAnswer,
@@ -203,16 +203,6 @@ def records(connection: sqlite3.Connection, after_id: str, limit: int) -> list[R
     page += queries.passthroughs_where(connection, clauses, (f"pass_{moment}", limit))
     page += duels.select(connection, clauses, f"duel_{moment}", limit)
     return sorted(page, key=lambda record: record.id[-LENGTH:])[:limit]
-
-
-def instruction_rows(connection: sqlite3.Connection) -> list[InstructionRow]:
-    """Return the changes by hand to everybody's instructions; the others are the comments."""
-    names = ", ".join(field.name for field in fields(InstructionRow))
-    rows = connection.execute(f"SELECT {names} FROM instruction ORDER BY id")  # noqa: S608
-    return [
-        InstructionRow(name, caller, text, bool(by_hand), created_at)
-        for name, caller, text, by_hand, created_at in rows
-    ]
 
 
 class RatedAnswer(NamedTuple):

@@ -35,7 +35,7 @@ from burnish.learner.plan import Planner
 from burnish.learner.routes import learner_routes
 from burnish.learner.transfer import Transfer
 from burnish.proxy.log import Log
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 from tests.learner.test_foreign_engine import Engine
 from tests.learner.test_plan import burnish
 from tests.proxy.log.exchanges import answered, assistant, capture, rate, user

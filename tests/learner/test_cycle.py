@@ -20,7 +20,7 @@ from burnish.learner.pairs import read_pair
 from burnish.learner.plan import RunOptions
 from burnish.learner.sampling import is_ours
 from burnish.learner.trainer import latest_step
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 from tests.learner.conftest import Open, World
 from tests.learner.taught import RATED, conversation, every_second, rate_answers
 from tests.proxy.log.exchanges import all_rated, capture, user

@@ -12,7 +12,7 @@ from burnish.adapters.errors import CorruptAdapter
 from burnish.gate import in_words
 from burnish.learner.plan import RunOptions
 from burnish.proxy.ids import run_id
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 from burnish.training.job import JobDirectory, PolicyReply
 from burnish.training.presets import hyperparameters
 from tests.learner.conftest import Open, World

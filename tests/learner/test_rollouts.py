@@ -11,7 +11,7 @@ import pytest
 from burnish.gate import judge
 from burnish.gate.evidence import Attempted
 from burnish.learner.rollouts import attempts
-from burnish.proxy.records import Reward, Rollout
+from burnish.proxy.log.rollouts import Reward, Rollout
 from burnish.training.job import JobDirectory
 from tests.gate.test_gate import UNRATED
 from tests.learner.test_plan import Rated

@@ -22,7 +22,7 @@ from burnish.gate import Verdict, judge
 from burnish.learner.curve import curve
 from burnish.proxy import ids
 from burnish.proxy.log import Log
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 from burnish.training.job import JobDirectory, PolicyReply
 from tests.gate.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.proxy.log.exchanges import capture, rate, user

@@ -15,7 +15,7 @@ import burnish
 from burnish.adapters.registry import EVENTS, Registry
 from burnish.app.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.log import Log
-from burnish.proxy.records import Run
+from burnish.proxy.log.runs import Run
 from tests.app.observe.scrapes import Scrape, parsed
 from tests.support.lora import register, write_adapter
 

@@ -15,7 +15,8 @@ import pytest
 from burnish.proxy.http.errors import ConfigError, NotFound, Unavailable
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrough, RequestFacts, Run
+from burnish.proxy.log.runs import Run
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrough, RequestFacts
 from tests.proxy.log.exchanges import (
     answered,
     assistant,
