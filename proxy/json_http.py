@@ -60,18 +60,20 @@ def _is_local_tool(request: Request) -> bool:
 
 def validated(model: type[Valid], body: Any) -> Valid:
     """Turn a body into a model. Raises Unprocessable, which names the field."""
+    known_fields = ", ".join(model.model_fields)
     if not isinstance(body, dict):
-        raise Unprocessable(f"the body must be a JSON object (known fields: {', '.join(model.model_fields)})")
+        raise Unprocessable(f"the body must be a JSON object (known fields: {known_fields})")
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or None
-        hint = (
-            f" (known fields: {', '.join(model.model_fields)})" if first["type"] == "extra_forbidden" else ""
-        )
+        if first["type"] == "extra_forbidden":
+            raise Unprocessable(
+                f"unknown field {field!r} (known fields: {known_fields})", param=field
+            ) from error
         message = first["msg"].removeprefix("Value error, ")
-        raise Unprocessable(f"{field or 'the body'}: {message}{hint}", param=field) from error
+        raise Unprocessable(f"{field or 'the body'}: {message}", param=field) from error
 
 
 def caller_of(request: Request) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
+from pydantic import BeforeValidator, Field, StrictBool, StringConstraints
 
 from burnish.proxy.access.access import Action, Identity, demand
 from burnish.proxy.http.errors import Forbidden, NotFound, Unprocessable
-from burnish.proxy.json_http import Body
+from burnish.proxy.json_http import Body, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.listings import Filters, RatingFilter
 from burnish.proxy.plain import Line
@@ -98,12 +98,7 @@ class FeedbackRequest(Body):
 
 def read_feedback(body: Any) -> FeedbackRequest:
     """Validate a body. Raises Unprocessable, which names the wrong field and its allowed values."""
-    try:
-        request = FeedbackRequest.model_validate(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or None
-        raise Unprocessable(_explained(field, first["type"], first["msg"]), param=field) from error
+    request = validated(FeedbackRequest, body)
     if len(request.targets) != 1:
         names = " and ".join(request.targets) or "none"
         raise Unprocessable(
@@ -120,14 +115,6 @@ def read_feedback(body: Any) -> FeedbackRequest:
     if all(getattr(request, name) is None for name in STATEMENTS):
         raise Unprocessable(f"give at least one of {', '.join(STATEMENTS)}", param="rating")
     return request
-
-
-def _explained(field: str | None, kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return f"unknown field {field!r}; the fields are {', '.join(FeedbackRequest.model_fields)}"
-    if field is None:
-        return "the body must be a JSON object"
-    return f"{field}: {message.removeprefix('Value error, ')}"
 
 
 def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]:

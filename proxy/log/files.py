@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import random
 import sqlite3
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
-
-import aiosqlite
 
 from burnish.proxy.http.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log.tree import digest
@@ -143,41 +142,28 @@ def unusable(path: Path, error: Exception) -> ConfigError:
 
 
 Result = TypeVar("Result")
-ROWS_AT_ONCE = 64
-"""aiosqlite's own default, which nothing here uses: queries fetch their rows themselves."""
 
 
-class ReadConnection(aiosqlite.Connection):
+class ReadConnection:
     """A read-only connection with a thread of its own: a long read delays no other.
 
-    Runs whole queries, each a function on the ``sqlite3`` connection, one at a time and in order. All statements of a
-    query see the same moment of the log: a text that is deleted meanwhile is still there.
+    Runs whole queries, each a function on the connection, one at a time and in order. All statements of a query see the
+    same moment of the log: a text that is deleted meanwhile is still there.
     """
-
-    # Uses _execute, _connection and _thread, because the public methods don't suffice; pyproject.toml pins the versions
-    # that have them. execute() switches threads once a statement, and one context takes dozens; statements of another
-    # caller could come between them. ``await connect()`` loses the connection if its first caller is cancelled. close()
-    # needs an event loop, and the log may be closed without one.
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises sqlite3.Error."""
-        database = connect(path, read_only=True)
-        super().__init__(lambda: database, ROWS_AT_ONCE)
-        self._connection = database
-        self._thread.daemon = True  # a program that ends without closing the log must not hang
-        self._thread.start()
+        self._connection = connect(path, read_only=True)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="burnish-log-read")
 
     async def run(self, query: Callable[[sqlite3.Connection], Result]) -> Result:
-        answer: Result = await self._execute(_at_one_moment, query, self._conn)  # type: ignore[no-untyped-call]
-        return answer
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, _at_one_moment, query, self._connection)
 
     def close_and_wait(self) -> None:
         """Finish the queries that wait, close the connection and end the thread."""
-        # stop() reports to the event loop of its own thread, which may be closed by then: this thread has none.
-        stopping = threading.Thread(target=self.stop)
-        stopping.start()
-        stopping.join()
-        self._thread.join()
+        self._thread.shutdown()
+        self._connection.close()
 
 
 def _at_one_moment(query: Callable[[sqlite3.Connection], Result], connection: sqlite3.Connection) -> Result:

@@ -107,11 +107,6 @@ class _Importer:
             if self._connection.in_transaction:
                 self._connection.execute("RELEASE record")
 
-    def _refused(self, why: str) -> Outcome:
-        self._connection.execute("ROLLBACK TO record")
-        self._intake.forget()
-        return Outcome(new=False, refused=why)
-
     def _add(self, record: Record) -> Outcome:
         if isinstance(record, Feedback):
             return self._feedback(record)
