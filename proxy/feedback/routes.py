@@ -30,7 +30,6 @@ from burnish.proxy.feedback.shapes import (
     passthrough_json,
     personal_json,
     quoted,
-    regeneration_json,
     rows_json,
     tokens_json,
     told_json,
@@ -86,27 +85,7 @@ def feedback_routes(
         statuses=(200, 201),
     )
     async def create(request: Request) -> Response:
-        feedback_request = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
-        demand_weight(feedback_request, identity_of(request.scope), caller_of(request))
-        session = request.headers.get(SESSION_HEADER)
-        draft, target = await draft_of(
-            feedback_request, log, caller_of(request), session, identity_of(request.scope)
-        )
-        receipt = await (log.preview_feedback if feedback_request.dry_run else log.add_feedback)(draft)
-        if receipt.created and not feedback_request.dry_run:
-            on_feedback(receipt.feedback)
-        draft = receipt.feedback.draft
-        if draft.completion_id != target.id:  # the key's first record
-            target = await log.completion(draft.completion_id)
-        worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
-        answer = usability(draft, target, worse, receipt.covered_answers, rules=rules)._asdict()
-        answer |= {"repeated": not receipt.created, "about": _about(target, draft.choice, request)}
-        if feedback_request.dry_run:
-            answer |= {"dry_run": True, "rated": target.rated(draft.choice)}
-            if receipt.created:
-                answer |= {"id": None, "created_at": None}
-        is_new = receipt.created and not feedback_request.dry_run
-        return json_response(feedback_json(receipt.feedback) | answer, 201 if is_new else 200)
+        return await _rate(request, log, on_feedback, rules)
 
     @described(
         "list feedback, and [whether it can teach](rating.md#ratings-that-cant-teach)",
@@ -136,6 +115,16 @@ def feedback_routes(
         state = {"rated": target.rated(choice), "about": _about(target, choice, request)}
         return json_response(told_json(feedback, target, rules, await fates()) | state)
 
+    return [
+        Route("/v1/feedback", create, methods=["POST"]),
+        Route("/v1/feedback", index, methods=["GET"]),
+        Route("/v1/feedback/{id}", show, methods=["GET"]),
+        Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
+        _rater_route(log, rules),
+    ]
+
+
+def _rater_route(log: Log, rules: Rules) -> Route:
     @described(
         "who rates how, and how often raters agree", listing(flat("Rater", Rater, weight=float), "Raters")
     )
@@ -146,13 +135,33 @@ def feedback_routes(
         ]
         return json_response({"object": "list", "data": rows})
 
-    return [
-        Route("/v1/feedback", create, methods=["POST"]),
-        Route("/v1/feedback", index, methods=["GET"]),
-        Route("/v1/feedback/{id}", show, methods=["GET"]),
-        Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
-        Route("/burnish/raters", raters, methods=["GET"]),
-    ]
+    return Route("/burnish/raters", raters, methods=["GET"])
+
+
+async def _rate(
+    request: Request, log: Log, on_feedback: Callable[[Feedback], None], rules: Rules
+) -> Response:
+    feedback_request = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
+    caller, identity, dry_run = caller_of(request), identity_of(request.scope), feedback_request.dry_run
+    demand_weight(feedback_request, identity, caller)
+    draft, target = await draft_of(
+        feedback_request, log, caller, request.headers.get(SESSION_HEADER), identity
+    )
+    receipt = await (log.preview_feedback if dry_run else log.add_feedback)(draft)
+    is_new = receipt.created and not dry_run
+    if is_new:
+        on_feedback(receipt.feedback)
+    draft = receipt.feedback.draft
+    if draft.completion_id != target.id:  # the key's first record
+        target = await log.completion(draft.completion_id)
+    worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
+    answer = usability(draft, target, worse, receipt.covered_answers, rules=rules)._asdict()
+    answer |= {"repeated": not receipt.created, "about": _about(target, draft.choice, request)}
+    if dry_run:
+        answer |= {"dry_run": True, "rated": target.rated(draft.choice)}
+        if receipt.created:
+            answer |= {"id": None, "created_at": None}
+    return json_response(feedback_json(receipt.feedback) | answer, 201 if is_new else 200)
 
 
 def _about(completion: Completion, choice: int, request: Request) -> dict[str, str] | None:
@@ -235,6 +244,15 @@ def completion_routes(
         }
         return json_response(judged_json(completion, rules, await fates()) | details)
 
+    return [
+        Route("/burnish/completions", index, methods=["GET"]),
+        Route("/burnish/completions/{id}", show, methods=["GET"]),
+        *_record_routes(log),
+        *_user_routes(log, on_forgotten),
+    ]
+
+
+def _record_routes(log: Log) -> list[Route]:
     @described(
         "list [regenerated answers](rating.md#regenerated-answers)",
         page_of(REGENERATION, "Regenerations"),
@@ -242,8 +260,10 @@ def completion_routes(
     )
     async def again(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, "before", "conversation")
-        regenerations = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
-        return json_response(page([regeneration_json(regeneration) for regeneration in regenerations], limit))
+        records = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
+        return json_response(
+            page([{"object": "regeneration", **asdict(record)} for record in records], limit)
+        )
 
     @described(
         "list [passthrough records](formats.md#everything-else)",
@@ -255,6 +275,13 @@ def completion_routes(
         records = await log.passthroughs(limit + 1, request.query_params.get("before"))
         return json_response(page([brief(passthrough_json(record)) for record in records], limit))
 
+    return [
+        Route("/burnish/passthrough", passthrough, methods=["GET"]),
+        Route("/burnish/regenerations", again, methods=["GET"]),
+    ]
+
+
+def _user_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) -> list[Route]:
     @described(
         "export everything of one user, earliest first",
         page_of(dict[str, Any], "Personal"),
@@ -279,10 +306,6 @@ def completion_routes(
         return json_response({"object": "user", "user": user, "erased": erased})
 
     return [
-        Route("/burnish/completions", index, methods=["GET"]),
-        Route("/burnish/completions/{id}", show, methods=["GET"]),
-        Route("/burnish/passthrough", passthrough, methods=["GET"]),
-        Route("/burnish/regenerations", again, methods=["GET"]),
         Route("/burnish/users/{user:path}", export, methods=["GET"]),
         Route("/burnish/users/{user:path}", forget, methods=["DELETE"]),
     ]

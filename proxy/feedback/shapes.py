@@ -242,9 +242,5 @@ def passthrough_json(passthrough: Passthrough) -> dict[str, Any]:
     return {"object": "passthrough", **passthrough._asdict()}
 
 
-def regeneration_json(regeneration: Regeneration) -> dict[str, Any]:
-    return {"object": "regeneration", **asdict(regeneration)}
-
-
 def page(records: list[dict[str, Any]], limit: int) -> dict[str, Any]:
     return {"object": "list", "data": records[:limit], "has_more": len(records) > limit}
