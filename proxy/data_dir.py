@@ -54,7 +54,6 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Return whether a burnish works in a data directory."""
     try:
         lock = (path / LOCK).open(encoding="utf-8")
     except OSError:

@@ -75,7 +75,6 @@ def list_of(record: type) -> Any:
 
 
 def listing(of: type, name: str, /, **extra_fields: Any) -> type[BaseModel]:
-    """Return the type of a list of records."""
     return flat(name, object=Literal["list"], data=list_of(of), **extra_fields)
 
 

@@ -56,16 +56,12 @@ class Route(TypedDict):
 
 
 class ChildSettings(TypedDict):
-    """What burnish sends."""
-
     routes: list[Route]
     socket: int
     """Descriptor of the socket, which listens already."""
 
 
 class RefusedRequest(Exception):
-    """Requests that don't reach litellm."""
-
     def __init__(self, status_code: int, words: str, code: str, param: str | None = None) -> None:
         super().__init__(words)
         self.status_code = status_code

@@ -376,8 +376,6 @@ class CoveredAnswer(NamedTuple):
 
 
 class FeedbackReceipt(NamedTuple):
-    """The result of storing feedback."""
-
     feedback: Feedback
     created: bool
     """False: the same was said before, and this is that record."""

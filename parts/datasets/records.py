@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
-from burnish.proxy.feedback.shapes import completion_json, feedback_json, passthrough_json
+from burnish.proxy.feedback import shapes
 from burnish.proxy.feedback.targets import MAX_TAGS, MAX_WEIGHT, Label, Text
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.ids import ALPHABET, LENGTH, first_completion_id_at
@@ -42,16 +42,11 @@ ANSWER = re.compile(rf"cmpl_[{ALPHABET}]{{{LENGTH}}}(/\d{{1,4}})?")
 
 def record_json(record: Record) -> dict[str, Any]:
     """Return a record as a line that ``read_record`` understands."""
+    line = shapes.record_json(record)
     if isinstance(record, Completion):
-        line = completion_json(record) | {"retry": record.asked.retry}
+        line["retry"] = record.asked.retry
         # Where an answer first came from stays; that it went through burnish's own export doesn't count.
         line["imported_from"] = None if line["imported_from"] == ORIGIN else line["imported_from"]
-    elif isinstance(record, Feedback):
-        line = feedback_json(record)
-    elif isinstance(record, Passthrough):
-        line = passthrough_json(record)
-    else:
-        line = {"object": "duel" if isinstance(record, Duel) else "instruction", **asdict(record)}
     return {name: member for name, member in line.items() if name not in DERIVED}
 
 

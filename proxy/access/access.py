@@ -40,8 +40,6 @@ WITHOUT_KEY = frozenset({"/burnish/login", "/burnish/logout", "/burnish/whoami",
 
 
 class Identity(NamedTuple):
-    """Who sent a request, as far as burnish can tell."""
-
     key: Key | None
     """The key that came with it; None: burnish has no keys."""
     administers: bool
@@ -69,7 +67,6 @@ def identity_of(scope: Scope) -> Identity:
 
 
 def may(identity: Identity, action: Action) -> bool:
-    """Decide whether an identity may do something."""
     if action is Action.OPEN or not identity.admitted:
         return action is Action.OPEN
     if identity.key == "rollout":  # an agent must not be able to reward itself

@@ -24,8 +24,6 @@ _KEY = re.compile(re.escape(KEY) + b"(" + _ID + rb")-([0-9a-f]{32})\Z")
 
 
 class Carried(NamedTuple):
-    """What a request must know of its rollout."""
-
     id: str
     model: str | None
     """The name of the version that answers; None: the model that the request names."""
@@ -34,8 +32,6 @@ class Carried(NamedTuple):
 
 
 class RolloutName(NamedTuple):
-    """How a request names its rollout."""
-
     id: str
     proof: str | None = None
     """Of the key; None: the path alone names it."""

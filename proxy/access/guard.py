@@ -111,12 +111,10 @@ class Guard:
 
     @property
     def keys(self) -> list[str]:
-        """Names of the keys that are set."""
         return [holder.key for _, holder in self._keys if holder.key]
 
     @property
     def needs_key(self) -> bool:
-        """True if every request needs a key."""
         return self._without is None
 
     def sign_in(self, key: str) -> tuple[Identity, SignIn]:

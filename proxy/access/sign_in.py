@@ -50,7 +50,6 @@ def signed_in_until(key: bytes, cookie: str, proof: str, moment: float) -> int |
 
 
 def cookie_name(host: str) -> str:
-    """Return the name of the cookie for a ``Host``."""
     port = host.rpartition(":")[2]
     return COOKIES.decode() + (port if port.isascii() and port.isdecimal() else "")
 

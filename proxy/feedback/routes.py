@@ -27,9 +27,8 @@ from burnish.proxy.feedback.shapes import (
     feedback_json,
     judged_json,
     page,
-    passthrough_json,
-    personal_json,
     quoted,
+    record_json,
     rows_json,
     tokens_json,
     told_json,
@@ -178,8 +177,6 @@ async def _own(log: Log, request: Request) -> Feedback:
 
 
 class Typed(Body):
-    """The body of ``POST /burnish/command``."""
-
     text: Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT)]
 
 
@@ -273,7 +270,7 @@ def _record_routes(log: Log) -> list[Route]:
     async def passthrough(request: Request) -> Response:
         limit = page_limit(request, "before")
         records = await log.passthroughs(limit + 1, request.query_params.get("before"))
-        return json_response(page([brief(passthrough_json(record)) for record in records], limit))
+        return json_response(page([brief(record_json(record)) for record in records], limit))
 
     return [
         Route("/burnish/passthrough", passthrough, methods=["GET"]),
@@ -289,8 +286,8 @@ def _user_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) -> li
     )
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request, "after")
-        records = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
-        rows = [personal_json(record) for record in records[:limit]]
+        records = await log.records(request.query_params.get("after", ""), limit + 1, user)
+        rows = [record_json(record) for record in records[:limit]]
         if len(records) <= limit:
             rows += [
                 {"object": "instruction", **asdict(instruction)}

@@ -10,8 +10,9 @@ import orjson
 
 from burnish.proxy.described import flat, list_of, optional
 from burnish.proxy.feedback.usability import obstacle_of, overruled, usability
+from burnish.proxy.log.duels import Duel
 from burnish.proxy.log.faults import Rules
-from burnish.proxy.log.queries import PersonalRecord
+from burnish.proxy.log.transfer import Record
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
     Answerer,
@@ -95,14 +96,12 @@ REGENERATION = flat("Regeneration", Regeneration, object=Literal["regeneration"]
 
 
 def feedback_json(feedback: Feedback) -> dict[str, Any]:
-    """Return a record as one flat object."""
     record = asdict(feedback)
     draft = record.pop("draft")
     return {"object": "feedback", **record, **draft}
 
 
 def quoted(completion: Completion, choice: int) -> dict[str, str]:
-    """Return the beginnings of a question and of an answer to it."""
     texts = {"prompt": completion.prompt, "reply": text_of(completion.with_choice(choice).reply or {})}
     return {name: " ".join(text[:QUOTED_CHARACTERS].split()) for name, text in texts.items()}
 
@@ -228,18 +227,17 @@ def _cut(text: str, most: int) -> str:
 
 
 def rows_json(completions: Iterable[Completion], rules: Rules, fates: Fates) -> list[dict[str, Any]]:
-    """Return completions as the rows of a list."""
     return [_row(judged_json(completion, rules, fates)) for completion in completions]
 
 
-def personal_json(record: PersonalRecord) -> dict[str, Any]:
+def record_json(record: Record) -> dict[str, Any]:
     if isinstance(record, Completion):
         return completion_json(record)
-    return feedback_json(record) if isinstance(record, Feedback) else passthrough_json(record)
-
-
-def passthrough_json(passthrough: Passthrough) -> dict[str, Any]:
-    return {"object": "passthrough", **passthrough._asdict()}
+    if isinstance(record, Feedback):
+        return feedback_json(record)
+    if isinstance(record, Passthrough):
+        return {"object": "passthrough", **record._asdict()}
+    return {"object": "duel" if isinstance(record, Duel) else "instruction", **asdict(record)}
 
 
 def page(records: list[dict[str, Any]], limit: int) -> dict[str, Any]:

@@ -70,8 +70,6 @@ STATEMENTS = ("rating", "comment", "correction", "preferred_over")
 
 
 class FeedbackRequest(Body):
-    """The body of ``POST /v1/feedback``."""
-
     completion_id: Name | None = None
     response_id: Name | None = None
     conversation_id: Name | None = None
@@ -92,7 +90,6 @@ class FeedbackRequest(Body):
 
     @property
     def targets(self) -> list[str]:
-        """Names of the given targets."""
         return [name for name in TARGETS if getattr(self, name) is not None]
 
 

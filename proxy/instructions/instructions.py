@@ -38,8 +38,6 @@ State = Literal["active", "learnt", "displaced"]
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """The text for one system prompt."""
-
     text: str
     count: int
     """Number of instructions."""
@@ -69,8 +67,6 @@ class LearntFeedback:
 
 @dataclass(frozen=True, slots=True)
 class _CachedList:
-    """The cached instructions of a caller."""
-
     changes: int = -1
     """The number of changes when they were read."""
     instructions: tuple[Instruction, ...] = ()
@@ -82,8 +78,6 @@ NOTHING = _CachedList()
 
 
 class Instructions:
-    """The instructions of all callers."""
-
     def __init__(self, log: Log, versions: Callable[[], Sequence[AdapterVersion]], *, on: bool) -> None:
         """``versions`` returns all versions on the disk. ``on``: add instructions to requests."""
         self.on = on

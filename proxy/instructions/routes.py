@@ -24,8 +24,6 @@ Live = Callable[[], int | None]
 
 
 class InstructionRequest(Body):
-    """``POST /burnish/instructions`` and ``PATCH /burnish/instructions/{id}``."""
-
     text: Annotated[str, Field(min_length=1, strict=True)]
 
 

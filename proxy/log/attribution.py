@@ -118,7 +118,6 @@ def answer_before(
 
 
 def candidates(matches: Sequence[Match]) -> list[dict[str, Any]]:
-    """Return what an error says of the completions to choose from."""
     return [
         {
             "completion_id": candidate.id,
@@ -207,7 +206,6 @@ def _is_distinctive(reply: PathStep) -> bool:
 
 
 def _answered(connection: sqlite3.Connection, candidate: Match, question: PathStep | None) -> bool:
-    """True if the candidate answered this message of the user."""
     if question is None or candidate.prompt is None:
         return False
     (body,) = connection.execute("SELECT body FROM content WHERE id = ?", (candidate.prompt,)).fetchone()
@@ -239,7 +237,6 @@ def _identities(context: Sequence[PathStep]) -> list[Digest]:
 
 
 def _shared(first: Sequence[Digest], second: Sequence[Digest]) -> int:
-    """Return how many are the same from the start."""
     return next(
         (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
         min(len(first), len(second)),

@@ -29,8 +29,6 @@ class Stopping(Exception):
 
 @dataclass(slots=True)
 class WriterCall:
-    """A function to run in a transaction, and its result."""
-
     do: Callable[[sqlite3.Connection], Any]
     captures_before: int
     """Captures that were put in before it."""

@@ -22,8 +22,6 @@ from burnish.proxy.records import Feedback, RaterKey
 
 
 class Recount(NamedTuple):
-    """Conversations to count again."""
-
     anew: bool
     """Whether nothing that was counted before still holds."""
     conversations: set[str]
@@ -79,7 +77,6 @@ class Changes:
         return self._read(connection, conversations) if conversations else None
 
     def _changed(self, connection: sqlite3.Connection, since: _Position) -> set[str]:
-        """Return the conversations with something new."""
         rows = connection.execute(
             """SELECT conversation_id FROM feedback WHERE rowid > ?
             UNION SELECT conversation_id FROM undo JOIN feedback ON feedback.id = undo.feedback WHERE undo.rowid > ?""",

@@ -98,7 +98,6 @@ def _long_words(text: bytes, words: bytes, start: int) -> bytes:
 
 
 def without_credentials(text: str) -> str:
-    """Replace keys and tokens of known kinds."""
     found = text.encode(errors="backslashreplace")
     if not holds_credential(found):
         return text

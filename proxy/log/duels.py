@@ -48,8 +48,6 @@ PLACES = ", ".join("?" * len(NAMES))
 
 
 class DuelResult(NamedTuple):
-    """What a judgement stored."""
-
     duel: Duel
     preference: FeedbackReceipt | None
     """The preference; None if the answers were found equal."""
@@ -77,7 +75,6 @@ def judge(
 
 
 def check_open(duel: Duel | None) -> None:
-    """Raise Conflict if a duel was judged."""
     if duel is None or duel.choice is None:
         return
     verdict = "equal" if duel.choice == "equal" else f"the {duel.choice} one is better"
@@ -90,7 +87,6 @@ def one(connection: sqlite3.Connection, duel_id: str) -> Duel | None:
 
 
 def open_ones(connection: sqlite3.Connection, limit: int) -> list[Duel]:
-    """Return the duels that nobody has judged, latest first."""
     return select(connection, "WHERE choice IS NULL ORDER BY id DESC LIMIT ?", limit)
 
 
@@ -122,7 +118,6 @@ def sampled_for(connection: sqlite3.Connection, user: str, limit: int) -> list[s
 
 
 def forget(connection: sqlite3.Connection, user: str) -> None:
-    """Delete the duels that quote a user, or that they judged."""
     connection.execute("DELETE FROM duel WHERE asked_by = ? OR rater = ?", (user, user))
 
 

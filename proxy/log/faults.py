@@ -31,8 +31,6 @@ FAULTS: Mapping[Fault, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings of training that decide what can teach."""
-
     rater_weights: Mapping[str, float]
     objective: str
     """"auto": any."""

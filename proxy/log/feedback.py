@@ -94,7 +94,6 @@ def store(connection: sqlite3.Connection, feedback: Feedback) -> None:
 
 
 def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[CoveredAnswer, ...]:
-    """Return the other answers that a rating applies to."""
     if feedback.draft.scope == "completion" or feedback.draft.reward is None:
         return ()
     places = places_of(connection, [feedback.conversation_id], [feedback])
@@ -107,8 +106,6 @@ def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[CoveredA
 
 
 class Facts(NamedTuple):
-    """The facts of a completion that decide whether it can teach."""
-
     conversation: str
     node: int | None
     fault: Fault | None
@@ -120,7 +117,6 @@ class Facts(NamedTuple):
 
 
 def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
-    """Return the facts of those completions that are in the log."""
     rows = connection.execute(
         f"""SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
             holds_credential, instructions IS NOT NULL, {", ".join(Answerer._fields)}
@@ -169,7 +165,6 @@ def _said_last(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback
 
 
 def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
-    """Take feedback back. Raises NotFound."""
     one(connection, feedback_id)
     connection.execute("INSERT OR IGNORE INTO undo VALUES (?, ?)", (feedback_id, time.time()))
     return one(connection, feedback_id)

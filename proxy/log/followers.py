@@ -62,8 +62,6 @@ class Follower:
 
 
 class LogPage(NamedTuple):
-    """A part of the log."""
-
     upto: int
     """Number of its last row, to continue from."""
     completions: list[Completion]

@@ -276,7 +276,6 @@ class _Tree:
         self._recent.clear()
 
     def begin(self) -> None:
-        """Begin a batch, inside its transaction."""
         self.ids = {}
         (self._latest,) = self._connection.execute(self._last).fetchone()
 
@@ -311,8 +310,6 @@ _Content = tuple[Digest, bytes] | None
 
 
 class _Used(NamedTuple):
-    """What a row refers to besides its node."""
-
     settings: _Content
     definitions: _Content
     prompt: _Content

@@ -155,7 +155,6 @@ class Log:
     completions = _reads(listings.completions)
     covered = _reads(listings.covered)
     passthroughs = _reads(queries.passthroughs)
-    personal_records = _reads(queries.personal_records)
     worse = _reads(queries.worse, "lookups")
     next_turn = _reads(rated.next_turn, "lookups")
     regenerations = _reads(queries.regenerations)
@@ -178,15 +177,12 @@ class Log:
     in_contexts_of = _reads(rated.in_contexts_of, "learning")
 
     async def counts(self) -> dict[str, int]:
-        """Count completions, conversations, passthroughs, feedback and ratings; see ``Totals.counts``."""
         return await self._read(lambda db: self._totals.counts(db, self._deletions))
 
     async def raters(self) -> list[Rater]:
-        """Return all raters; see ``Totals.raters``."""
         return await self._read(lambda db: self._totals.raters(db, self._deletions))
 
     async def agreement_with_judges(self) -> tuple[int, int]:
-        """Return how far judges and people agree; see ``Totals.agreement_with_judges``."""
         return await self._read(lambda db: self._totals.agreement_with_judges(db, self._deletions))
 
     async def completion(self, completion_id: str) -> Completion:

@@ -131,8 +131,6 @@ CREATE INDEX rollout_reward_rollout ON rollout_reward (rollout);
 
 
 class Migration(NamedTuple):
-    """One step."""
-
     number: int
     name: str
     statements: str

@@ -10,16 +10,14 @@ from itertools import islice
 from typing import Any
 
 from burnish.proxy.http.errors import Conflict, NotFound
-from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
 from burnish.proxy.log.ratings import effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
-from burnish.proxy.log.store import COLUMNS, IS_BEST, NODE, Reader, row_of, select
+from burnish.proxy.log.store import COLUMNS, IS_BEST, NODE, Reader, row_of
 from burnish.proxy.records import (
     AppliedFeedback,
     Completion,
-    Feedback,
     Passthrough,
     Regeneration,
     RejectedAnswer,
@@ -82,7 +80,6 @@ def judged(
 def passthroughs(
     connection: sqlite3.Connection, limit: int = 50, before_id: str | None = None
 ) -> list[Passthrough]:
-    """Return passthroughs, latest first; ``before_id`` is an ID to continue from."""
     clauses = "WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?"
     return passthroughs_where(connection, clauses, (before_id, before_id, limit))
 
@@ -198,33 +195,6 @@ def _last_read(connection: sqlite3.Connection, caller: str, session: str | None)
             return answer.id
         perhaps = perhaps or answer.id
     return perhaps
-
-
-PersonalRecord = Completion | Feedback | Passthrough
-
-
-def personal_records(
-    connection: sqlite3.Connection, caller: str, after_id: str, limit: int
-) -> list[PersonalRecord]:
-    """Return the completions, feedback and passthroughs of a caller, earliest first.
-
-    Completions have their contexts. Undone and superseded feedback is included. ``after_id``: the ID to continue from,
-    or "".
-    """
-    moment = after_id[-LENGTH:]
-    clauses = "WHERE caller = ? AND id > ? ORDER BY id LIMIT ?"
-    rows = select(connection, clauses, (caller, f"cmpl_{moment}", limit))
-    reader = Reader(connection)
-    records: list[PersonalRecord] = [reader.completion(row, None, full=True) for row in rows]
-    records += feedback.select(
-        connection,
-        "id IN (SELECT id FROM feedback WHERE rater = ? AND id > ? ORDER BY id LIMIT ?)",
-        caller,
-        f"fb_{moment}",
-        limit,
-    )
-    records += passthroughs_where(connection, clauses, (caller, f"pass_{moment}", limit))
-    return sorted(records, key=lambda record: record.id[-LENGTH:])[:limit]
 
 
 LEAST_READING_S = 1.0

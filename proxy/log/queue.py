@@ -98,7 +98,6 @@ class Queue:
 
     @property
     def busy(self) -> bool:
-        """True while a batch is being written."""
         return self.busy_since is not None
 
     def put(self, entry: Entry) -> bool:

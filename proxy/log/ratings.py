@@ -45,8 +45,6 @@ class Habit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompletionPlace:
-    """A completion as scopes need it."""
-
     completion_id: str
     continues: str | None
     """The completion that it continues."""
@@ -286,7 +284,6 @@ class Rater:
 
     @property
     def rated(self) -> int:
-        """Answers."""
         return self.good + self.bad
 
 

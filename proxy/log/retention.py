@@ -84,7 +84,6 @@ def prune(connection: sqlite3.Connection, keep: Keep, start: int, upto: int) -> 
 
 
 def prune_passthroughs(connection: sqlite3.Connection, upto: int) -> int:
-    """Delete some passthroughs, up to a number; returns how many."""
     return _delete_passthrough(connection, "n <= ?", upto)
 
 

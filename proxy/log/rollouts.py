@@ -81,7 +81,7 @@ AMONG = "IN (SELECT value FROM json_each(?))"
 
 
 class RolloutFilter(NamedTuple):
-    """Which rollouts a listing has; None: all."""
+    """None: all."""
 
     task: str | None = None
     group: str | None = None
@@ -113,7 +113,6 @@ def one(connection: sqlite3.Connection, rollout_id: str) -> Rollout:
 
 
 def latest(connection: sqlite3.Connection, filters: RolloutFilter, limit: int) -> list[Rollout]:
-    """Return rollouts, latest first."""
     operands = {
         "task = ?": filters.task,
         '"group" = ?': filters.group,
@@ -199,8 +198,6 @@ def unlearnt(connection: sqlite3.Connection, task: str) -> list[Rollout]:
 
 
 class Tally(NamedTuple):
-    """How many rollouts there are."""
-
     open: int
     ready: dict[str, int]
     """Those that a run could learn from, by task."""
@@ -224,12 +221,10 @@ def held_out(connection: sqlite3.Connection, task: str, versions: Collection[int
 
 
 def learnt(connection: sqlite3.Connection, rollout_ids: Iterable[str], run: str) -> None:
-    """Record the run that learnt from rollouts."""
     connection.execute(f"UPDATE rollout SET learnt_in = ? WHERE id {AMONG}", (run, as_json(rollout_ids)))  # noqa: S608
 
 
 def steps(connection: sqlite3.Connection, rollout_ids: Iterable[str]) -> dict[str, Completion]:
-    """Return the completions of rollouts with their contexts, by ID."""
     rows = select(connection, f"WHERE rollout {AMONG} AND {IS_BEST} ORDER BY n", [as_json(rollout_ids)])
     reader = Reader(connection)
     reader.load(rows)

@@ -40,8 +40,6 @@ COLUMNS = "id, started_at, ended_at, status, reason, version, ratings"
 
 
 class RunTotal(NamedTuple):
-    """All runs that ended in one way."""
-
     outcome: str
     runs: int
     seconds: float
@@ -52,7 +50,6 @@ def start(connection: sqlite3.Connection, run: Run) -> None:
 
 
 def update(connection: sqlite3.Connection, run: Run) -> None:
-    """Replace the record of a run. Raises NotFound."""
     one(connection, run.id)
     connection.execute("REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(run))
 

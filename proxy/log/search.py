@@ -150,8 +150,6 @@ def purge(connection: sqlite3.Connection, *, begin: bool) -> bool:
 
 
 class Search:
-    """One search, in pages."""
-
     def __init__(self, connection: sqlite3.Connection, query: str) -> None:
         self._connection = connection
         self._expression = _expression(query)

@@ -62,7 +62,6 @@ class Spill:
 
     @property
     def waiting(self) -> bool:
-        """True if there are captures to read back."""
         return bool(self._segments)
 
     @property

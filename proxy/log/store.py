@@ -94,7 +94,6 @@ class Reader:
         )
 
     def path(self, node: int | None) -> list[dict[str, Any]]:
-        """Return the messages on the way from the root to a node."""
         rows = self._connection.execute(
             """WITH RECURSIVE way (parent, content, height) AS (
                 SELECT parent, content, 0 FROM node WHERE id = ?

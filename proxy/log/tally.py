@@ -64,8 +64,6 @@ class ReadyCounts(NamedTuple):
 
 
 class RatingCounts(NamedTuple):
-    """Counts of all ratings."""
-
     ready: ReadyCounts
     """Those that were not learnt yet."""
     all: ReadyCounts
@@ -238,7 +236,6 @@ class Totals:
         return self._counts | {name: ratings.get(name, 0) for name in RATINGS}
 
     def raters(self, connection: sqlite3.Connection, deletions: int) -> list[Rater]:
-        """Return all raters, those with most ratings first, and how far they agree."""
         return raters(self._raters.total(connection, deletions))
 
     def agreement_with_judges(self, connection: sqlite3.Connection, deletions: int) -> tuple[int, int]:

@@ -40,7 +40,6 @@ def row(completion_id: str, tokens: Tokens) -> Row:
 
 
 def tokens(connection: sqlite3.Connection, completion_ids: Collection[str]) -> Mapping[str, Tokens]:
-    """Return the tokens of those completions whose tokens were captured."""
     return {name: capture for name, capture in _stored(connection, completion_ids) if capture.missing is None}
 
 

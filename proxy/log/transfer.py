@@ -181,22 +181,27 @@ def _parsed(completion: Completion) -> Parsed:
     )
 
 
-def records(connection: sqlite3.Connection, after_id: str, limit: int) -> list[Record]:
+def records(
+    connection: sqlite3.Connection, after_id: str, limit: int, user: str | None = None
+) -> list[Record]:
     """Return completions with their contexts, feedback, passthroughs and duels, earliest first.
 
-    ``after_id``: the ID to continue from, or "". Undone and superseded feedback is included.
+    ``after_id``: the ID to continue from, or "". ``user``: only theirs, and no duels. Undone and superseded feedback is
+    included.
     """
     moment = after_id[-LENGTH:]
-    clauses = "WHERE id > ? ORDER BY id LIMIT ?"
+    whose, own = ("", ()) if user is None else ("caller = ? AND", (user,))
+    clauses = f"WHERE {whose} id > ? ORDER BY id LIMIT ?"
     reader = Reader(connection)
     page: list[Record] = [
         reader.completion(row, None, full=True)
-        for row in select(connection, clauses, (f"cmpl_{moment}", limit))
+        for row in select(connection, clauses, (*own, f"cmpl_{moment}", limit))
     ]
-    ids = f"id IN (SELECT id FROM feedback {clauses})"  # noqa: S608
-    page += feedback.select(connection, ids, f"fb_{moment}", limit)
-    page += queries.passthroughs_where(connection, clauses, (f"pass_{moment}", limit))
-    page += duels.select(connection, clauses, f"duel_{moment}", limit)
+    ids = f"id IN (SELECT id FROM feedback {clauses.replace('caller', 'rater')})"  # noqa: S608
+    page += feedback.select(connection, ids, *own, f"fb_{moment}", limit)
+    page += queries.passthroughs_where(connection, clauses, (*own, f"pass_{moment}", limit))
+    if user is None:
+        page += duels.select(connection, clauses, f"duel_{moment}", limit)
     return sorted(page, key=lambda record: record.id[-LENGTH:])[:limit]
 
 
