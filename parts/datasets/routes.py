@@ -149,7 +149,7 @@ def _rated_json(answer: RatedAnswer) -> dict[str, Any]:
 # -- whole rollouts: what other trainers' formats are made of ----------------------------------------------------------
 
 FACTS = ("id", "created_at", "ended_at", "status", "task", "group", "seed", "version", "held_out", "reward")
-NOT_CAPTURED = "no token ids were captured"
+NOT_CAPTURED = Tokens(missing="no token ids were captured")
 UNSENT = "it has no answer"
 
 
@@ -161,17 +161,12 @@ async def whole_rollouts(
     page = rollouts[:limit]
     completions = await log.rollout_steps([rollout.id for rollout in page])
     tokens = await log.tokens(list(completions))
-    missing = await log.without_tokens(list(completions))
-    rows = [_whole(rollout, completions, tokens, missing, rules) for rollout in page]
+    rows = [_whole(rollout, completions, tokens, rules) for rollout in page]
     return rows, page[-1].id if len(rollouts) > limit else None
 
 
 def _whole(
-    rollout: Rollout,
-    completions: Mapping[str, Completion],
-    tokens: Mapping[str, Tokens],
-    missing: Mapping[str, str],
-    rules: Rules,
+    rollout: Rollout, completions: Mapping[str, Completion], tokens: Mapping[str, Tokens], rules: Rules
 ) -> dict[str, Any]:
     steps = [step for step in rollout.steps if step.completion_id in completions]
     place = {step.completion_id: number for number, step in enumerate(steps)}
@@ -185,21 +180,21 @@ def _whole(
         "obstacle": _obstacle(rollout, [completions[step.completion_id] for step in steps], rules),
         "steps": [
             {
-                **_step(completions[step.completion_id]),
+                **_step(completions[step.completion_id], tokens.get(step.completion_id, NOT_CAPTURED)),
                 "continues": place.get(step.continues or ""),
                 "reward": step_rewards.get(step.completion_id),
-                "tokens": tokens[step.completion_id]._asdict() if step.completion_id in tokens else None,
-                "missing": missing.get(step.completion_id, NOT_CAPTURED),
             }
             for step in steps
         ],
     }
 
 
-def _step(completion: Completion) -> dict[str, Any]:
+def _step(completion: Completion, tokens: Tokens) -> dict[str, Any]:
     end = completion.ended
     return {
         "completion_id": completion.id,
+        "tokens": None if tokens.missing else tokens._asdict(),
+        "missing": tokens.missing,
         "created_at": completion.asked.created_at,
         "total_s": end.total_s,
         "agent": completion.asked.agent,

@@ -85,13 +85,14 @@ async def answer_command(
             answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
             target = await _target(log, messages, caller, session, previous)
-            client_messages = None if may(identity, Access.AS_NAMED) else messages or ()
+            answer_quote = _quote(target, None if may(identity, Access.AS_NAMED) else messages or ())
             draft = _draft(command, target, (caller, identity.key))
-            answer = await (
-                _undo(log, target, draft.voice, on_feedback, client_messages=client_messages)
-                if command.name == "undo"
-                else _add(log, target, draft, rules, on_feedback, client_messages=client_messages)
-            )
+            if command.name == "undo":
+                answer = await _undo(log, target, draft.voice, on_feedback, answer_quote)
+            else:
+                answer = (
+                    f"{await _add(log, target, draft, rules, on_feedback)} – {answer_quote} ({UNDO_HINT})"
+                )
         else:
             answer = _help(command, actions)
     except NotFound as error:
@@ -130,15 +131,13 @@ async def _add(
     draft: FeedbackDraft,
     rules: Rules,
     on_feedback: Callable[[Feedback], None],
-    *,
-    client_messages: Sequence[dict[str, Any]] | None,
 ) -> str:
     receipt = await log.add_feedback(draft)
     if receipt.created:
         on_feedback(receipt.feedback)
     repetition = "" if receipt.created else ", as before"
     teaches = usability(receipt.feedback.draft, target, None, receipt.covered_answers, rules=rules).in_words()
-    return f"{_confirmation(draft)}{repetition}{teaches} – {_quote(target, client_messages)} ({UNDO_HINT})"
+    return f"{_confirmation(draft)}{repetition}{teaches}"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
@@ -178,8 +177,7 @@ async def _undo(
     target: Completion,
     voice: RaterKey,
     on_feedback: Callable[[Feedback], None],
-    *,
-    client_messages: Sequence[dict[str, Any]] | None,
+    answer_quote: str,
 ) -> str:
     feedbacks: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
     own = next(
@@ -187,10 +185,10 @@ async def _undo(
         None,
     )
     if own is None:
-        return f"you have no rating to take back on {_quote(target, client_messages)}"
+        return f"you have no rating to take back on {answer_quote}"
     on_feedback(await log.undo_feedback(own.id))
     rating = (await log.completion(target.id)).rated(own.draft.choice)
-    return f"taken back; {counting_in_words(rating)} – {_quote(target, client_messages)}"
+    return f"taken back; {counting_in_words(rating)} – {answer_quote}"
 
 
 def _quote(completion: Completion, client_messages: Sequence[dict[str, Any]] | None) -> str:

@@ -237,7 +237,7 @@ def completion_routes(
         completion = await log.completion(request.path_params["id"])
         details = {
             "next_turn": await log.next_turn(completion.id),
-            "tokens": tokens_json(await log.captured_tokens(completion.id), full=full),
+            "tokens": tokens_json((await log.tokens([completion.id])).get(completion.id), full=full),
         }
         return json_response(judged_json(completion, rules, await fates()) | details)
 

@@ -11,15 +11,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
+
+from starlette.types import Scope
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
-from burnish.proxy.access.access import CommentKeys
+from burnish.proxy.access.access import CommentKeys, comment_keys, identity_of
 from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS, wording
 from burnish.proxy.records import Instruction
+from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.inside import UNLOGGED
+from burnish.proxy.relay.large import reading, with_system
+from burnish.proxy.relay.steps import Outgoing, Step
+from burnish.proxy.surfaces import SURFACES
+from burnish.system.apart import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -194,3 +203,31 @@ def addition(instructions: Sequence[tuple[Instruction, State]]) -> Addition | No
     if not active:
         return None
     return Addition("\n".join([HEAD, *(f"- {instruction.text}" for instruction in active)]), len(active))
+
+
+class AddInstructions(Step):
+    """Adds a caller's instructions to the system prompt, once it is known which version answers."""
+
+    def __init__(self, instructions: Instructions, child: WorkerProcess) -> None:
+        self._instructions = instructions
+        self._apart = child
+
+    def concerns_target(self, flight: Flight, scope: Scope) -> bool:
+        return self._instructions.on and not scope.get(UNLOGGED)
+
+    async def with_target(self, outgoing: Outgoing) -> None:
+        """Extend the body, if its format has a place for instructions: the same JSON, other bytes."""
+        flight = outgoing.flight
+        flight.instructions = None
+        keys = comment_keys(identity_of(outgoing.scope))
+        prompt_addition = await self._instructions.addition(
+            flight.asked.caller, outgoing.target.version, keys
+        )
+        flight.instruction_count = 0 if prompt_addition else None
+        if prompt_addition is None or flight.as_sent:
+            return
+        extend = partial(with_system, SURFACES[flight.asked.surface], outgoing.body, prompt_addition.text)
+        extended = await reading(self._apart, extend) if outgoing.named_at is not None else extend()
+        if extended is not None:
+            outgoing.body, outgoing.named_at = extended
+            flight.instructions, flight.instruction_count = prompt_addition.text, prompt_addition.count

@@ -29,10 +29,6 @@ MEANWHILE_S = 0.02
 """Between two looks at what else is to be done."""
 
 
-def nothing() -> None:
-    """Do nothing meanwhile."""
-
-
 class Continuation(NamedTuple):
     conversation_id: str
     continues: str | None
@@ -63,7 +59,7 @@ class Parsed(NamedTuple):
     """Where it belongs, if that is known already."""
 
 
-def read(completion: Completion, child: WorkerProcess, meanwhile: Callable[[], None] = nothing) -> Parsed:
+def read(completion: Completion, child: WorkerProcess, meanwhile: Callable[[], None]) -> Parsed:
     """Parse a completion, a large one in the child process, and call ``meanwhile`` now and then until that is done.
 
     Raises what they raise, and OutOfTime.

@@ -241,9 +241,7 @@ class Log:
     remove_instruction = _writes(instruction_table.remove)
 
     tokens = _reads(token_table.tokens)
-    without_tokens = _reads(token_table.without_tokens)
     kept_tokens = _reads(token_table.kept, "lookups")
-    captured_tokens = _reads(token_table.captured, "lookups")
 
     last_row = _reads(followers.last_row, "learning")
     behind = _reads(followers.behind, "learning")

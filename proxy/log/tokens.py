@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import zlib
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from burnish.proxy.log.store import as_json
@@ -39,13 +39,16 @@ def row(completion_id: str, tokens: Tokens) -> Row:
         return completion_id, None, None, None, f"the engine told an id that can't be one: {error}"
 
 
-def tokens(connection: sqlite3.Connection, completion_ids: Collection[str]) -> Mapping[str, Tokens]:
-    return {name: capture for name, capture in _stored(connection, completion_ids) if capture.missing is None}
-
-
-def without_tokens(connection: sqlite3.Connection, completion_ids: Collection[str]) -> Mapping[str, str]:
-    """Return why tokens are missing, of those completions that were to be captured."""
-    return {name: capture.missing for name, capture in _stored(connection, completion_ids) if capture.missing}
+def tokens(connection: sqlite3.Connection, completion_ids: Collection[str]) -> dict[str, Tokens]:
+    """Return the tokens, or why they are missing, of those completions that were to be captured."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM token_capture WHERE completion IN (SELECT value FROM json_each(?))",  # noqa: S608
+        (as_json(completion_ids),),
+    )
+    return {
+        name: Tokens(_ids(prompt), _ids(reply), tuple(_unpacked(LOGPROB, logprobs)), missing)
+        for name, prompt, reply, logprobs, missing in rows
+    }
 
 
 def kept(connection: sqlite3.Connection, completion_ids: Collection[str]) -> tuple[int, dict[str, int]]:
@@ -58,22 +61,6 @@ def kept(connection: sqlite3.Connection, completion_ids: Collection[str]) -> tup
     counts: dict[str | None, int] = dict(rows)
     whole = counts.pop(None, 0)
     return whole, {why: count for why, count in counts.items() if why is not None}
-
-
-def captured(connection: sqlite3.Connection, completion_id: str) -> Tokens | None:
-    """Return the tokens of a completion, or why they are missing; None if they weren't to be captured."""
-    return next((capture for _, capture in _stored(connection, (completion_id,))), None)
-
-
-def _stored(connection: sqlite3.Connection, completion_ids: Collection[str]) -> list[tuple[str, Tokens]]:
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM token_capture WHERE completion IN (SELECT value FROM json_each(?))",  # noqa: S608
-        (as_json(completion_ids),),
-    )
-    return [
-        (name, Tokens(_ids(prompt), _ids(reply), tuple(_unpacked(LOGPROB, logprobs)), missing))
-        for name, prompt, reply, logprobs, missing in rows
-    ]
 
 
 def _ids(packed: bytes | None) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def hurried() -> Iterator[WorkerProcess]:
 )
 def test_what_is_read_in_the_child_is_what_is_read_here(apart: WorkerProcess, changes: dict):
     made = exchange(**({"messages": [user("hi")]} | changes))
-    assert read(made, apart) == parsed(made)
+    assert read(made, apart, lambda: None) == parsed(made)
 
 
 def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(
@@ -59,7 +59,9 @@ def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(
     monkeypatch.setattr("burnish.system.apart.WALL_PER_CPU", 600)
     begin, word, *_, end = events("many words")
     stream = (begin, word * 150_000, end)
-    found = read(exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried)
+    found = read(
+        exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried, lambda: None
+    )
     assert [step.role for step in found.context] == ["user"]
     assert (found.reply, found.raw) == (None, True)
     assert found.completion.ended.error == "the answer was not read: it took too long"

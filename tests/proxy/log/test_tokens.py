@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.spill import Spill
-from burnish.proxy.log.tokens import COLUMNS, captured, row
+from burnish.proxy.log.tokens import COLUMNS, row, tokens
 from burnish.proxy.records import Tokens
 from tests.proxy.log.exchanges import capture, exchange, opened, user
 
@@ -31,12 +31,11 @@ def rows(tmp_path: Path) -> list[tuple[object, ...]]:
 
 @given(ids, some.lists(some.tuples(some.integers(0, 2**32 - 1), some.floats(-100, 0, width=32))))
 def test_numbers_come_back_as_they_were(prompt: tuple[int, ...], reply: list[tuple[int, float]]) -> None:
-    tokens = Tokens(prompt, tuple(name for name, _ in reply), tuple(logprob for _, logprob in reply))
+    stored = Tokens(prompt, tuple(name for name, _ in reply), tuple(logprob for _, logprob in reply))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection)
-        connection.execute(f"INSERT INTO token_capture ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", row("c", tokens))
-        assert captured(connection, "c") == tokens
-        assert captured(connection, "d") is None
+        connection.execute(f"INSERT INTO token_capture ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", row("c", stored))
+        assert tokens(connection, ["c", "d"]) == {"c": stored}
 
 
 async def test_tokens_are_read_by_completion_and_their_absence_says_why(log: Log) -> None:
@@ -46,11 +45,10 @@ async def test_tokens_are_read_by_completion_and_their_absence_says_why(log: Log
     unknown = capture(log, [user("d")], tokens=UNKNOWN)
     names = [first, without, unasked, unknown]
     found = await log.tokens(names)
-    assert found.keys() == {first, unknown}
+    assert found.keys() == {first, without, unknown}
     assert found[first] == MADE
     assert math.isnan(found[unknown].logprobs[0]) and found[unknown].logprobs[1] == -1.0
-    assert await log.without_tokens(names) == {without: NONE.missing}
-    assert await log.captured_tokens(unasked) is None
+    assert found[without] == NONE
 
 
 async def test_tokens_go_with_their_completion(log: Log, tmp_path: Path) -> None:
@@ -91,7 +89,7 @@ async def test_an_id_that_is_none_keeps_the_completion(log: Log) -> None:
     """Whatever an engine says: the answer isn't lost."""
     made = capture(log, [user("a")], "fine", tokens=Tokens((2**40,), (1,), (-1.0,)))
     assert (await log.completion(made)).reply == {"role": "assistant", "content": "fine"}
-    assert "can't be one" in (await log.without_tokens([made]))[made]
+    assert "can't be one" in ((await log.tokens([made]))[made].missing or "")
 
 
 @pytest.mark.parametrize("count", [1000])
