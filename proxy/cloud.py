@@ -15,7 +15,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -73,19 +73,13 @@ async def with_clouds(config: Config) -> AsyncIterator[Config]:
     if not (routes := _routes(config)):
         yield config
         return
-    has_others = any(not address.startswith(LITELLM) for address in _addresses(config))
+    has_others = len(routes) < 1 + len(config.upstreams)  # the main one, and the further ones
     wait_s = OTHERS_WAIT_S if has_others else math.inf
     log = config.data_dir / "litellm.log"
     async with litellm(list(routes.values()), config.litellm.python, log, wait_s=wait_s) as url:
         yield config.with_local(
             {table: Local(url, SecretStr(route.token)) for table, route in routes.items()}
         )
-
-
-def _addresses(config: Config) -> Iterator[str]:
-    """Yield the addresses of all upstreams, "" for the embedded engine."""
-    yield config.upstream or ""
-    yield from (upstream.url for upstream in config.upstreams.values())
 
 
 def check_installed(url: str, python: Path | None) -> None:

@@ -142,10 +142,7 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
 def filters_of(query: Mapping[str, str]) -> dict[str, object]:
     """Return the filters that the query of a list of feedback names. Raises Unprocessable."""
     filters: dict[str, object] = {name: query[name] for name in SAME if name in query}
-    if (source := query.get("source")) not in (None, *get_args(Source)):
-        raise Unprocessable(
-            f"source must be one of {', '.join(get_args(Source))}, not {source!r}", param="source"
-        )
+    _one_of("source", query.get("source"), get_args(Source))
     if rating := query.get("rating"):
         filters |= {SIDES[rating]: 0.0} if rating in SIDES else {"reward": _number(rating)}
     if version := query.get("version"):
@@ -155,11 +152,10 @@ def filters_of(query: Mapping[str, str]) -> dict[str, object]:
 
 def history_filters(query: Mapping[str, str]) -> Filters:
     """Return the filters that the query of a list of completions names. Raises Unprocessable."""
-    rating, version = query.get("rating"), query.get("version")
-    if rating is not None and rating not in get_args(RatingFilter):
-        raise Unprocessable(
-            f"rating must be one of {', '.join(get_args(RatingFilter))}, not {rating[:40]!r}", param="rating"
-        )
+    version, words = query.get("version"), query.get("q")
+    if words is not None and (not words.strip() or len(words) > MAX_SEARCH):
+        raise Unprocessable(f"q must be words, of at most {MAX_SEARCH} characters in all", param="q")
+    rating = _one_of("rating", query.get("rating"), get_args(RatingFilter))
     return Filters(
         conversation=query.get("conversation"),
         rater=query.get("rater"),
@@ -167,14 +163,14 @@ def history_filters(query: Mapping[str, str]) -> Filters:
         version=None if version is None else _version(version),
         agent=query.get("agent"),
         failed=yes_or_no("failed", query.get("failed")),
-        q=_words(query.get("q")),
+        q=words,
     )
 
 
-def _words(words: str | None) -> str | None:
-    if words is not None and (not words.strip() or len(words) > MAX_SEARCH):
-        raise Unprocessable(f"q must be words, of at most {MAX_SEARCH} characters in all", param="q")
-    return words
+def _one_of(name: str, answer: str | None, allowed: tuple[str, ...]) -> str | None:
+    if answer is not None and answer not in allowed:
+        raise Unprocessable(f"{name} must be one of {', '.join(allowed)}, not {answer[:40]!r}", param=name)
+    return answer
 
 
 def yes_or_no(name: str, answer: str | None) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
@@ -92,14 +93,8 @@ class RolloutFilter(NamedTuple):
 
 
 def add(connection: sqlite3.Connection, rollout: Rollout) -> None:
-    connection.execute(
-        f"INSERT INTO rollout ({COLUMNS}) VALUES ({PLACES})",  # noqa: S608
-        [orjson.dumps(fact).decode() if name == "tags" else fact for name, fact in _facts(rollout)],
-    )
-
-
-def _facts(rollout: Rollout) -> list[tuple[str, Any]]:
-    return [(name, getattr(rollout, name)) for name in NAMES]
+    facts = {name: getattr(rollout, name) for name in NAMES} | {"tags": orjson.dumps(rollout.tags).decode()}
+    connection.execute(f"INSERT INTO rollout ({COLUMNS}) VALUES ({PLACES})", tuple(facts.values()))  # noqa: S608
 
 
 def one(connection: sqlite3.Connection, rollout_id: str) -> Rollout:
@@ -263,20 +258,18 @@ def _select(connection: sqlite3.Connection, clauses: str, *values: object) -> li
         f"SELECT rollout, id, continues FROM completion WHERE rollout {AMONG} AND {IS_BEST} ORDER BY n",  # noqa: S608
         ids,
     )
-    return [_rollout(row, rewards.get(row[0], ()), steps.get(row[0], ())) for row in rows]
+    rollouts = []
+    for row in rows:
+        facts = dict(zip(NAMES, row, strict=True))
+        facts |= {"tags": orjson.loads(facts["tags"]), "held_out": bool(facts["held_out"])}
+        own_rewards = tuple(Reward(*columns) for columns in rewards[row[0]])
+        own_steps = tuple(RolloutStep(*columns) for columns in steps[row[0]])
+        rollouts.append(Rollout(**facts, rewards=own_rewards, steps=own_steps))
+    return rollouts
 
 
 def _by_rollout(connection: sqlite3.Connection, query: str, ids: str) -> Mapping[str, list[Sequence[Any]]]:
-    by_rollout: dict[str, list[Sequence[Any]]] = {}
+    by_rollout: dict[str, list[Sequence[Any]]] = defaultdict(list)
     for rollout, *facts in connection.execute(query, (ids,)):
-        by_rollout.setdefault(rollout, []).append(facts)
+        by_rollout[rollout].append(facts)
     return by_rollout
-
-
-def _rollout(row: Sequence[Any], rewards: Iterable[Sequence[Any]], steps: Iterable[Sequence[Any]]) -> Rollout:
-    facts = dict(zip(NAMES, row, strict=True))
-    return Rollout(
-        **facts | {"tags": orjson.loads(facts["tags"]), "held_out": bool(facts["held_out"])},
-        rewards=tuple(Reward(*columns) for columns in rewards),
-        steps=tuple(RolloutStep(*columns) for columns in steps),
-    )

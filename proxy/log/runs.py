@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -133,10 +134,9 @@ def answers_by_day(
             AND id >= day.value ->> 0 AND id < day.value ->> 1
         ) FROM json_each(?) AS day, json_each(?) AS version""",
         (as_json(list(pairwise(edges))), as_json(sorted(versions))),
-    ).fetchall()
-    return [_day(begin, place, rows) for place, begin in enumerate(begins[:-1])]
-
-
-def _day(begin: datetime, place: int, rows: Sequence[tuple[int, int, int]]) -> Day:
-    counts = {version: count for day, version, count in rows if day == place and count}
-    return Day(begin.date().isoformat(), counts)
+    )
+    answers: dict[int, dict[int, int]] = defaultdict(dict)
+    for day, version, count in rows:
+        if count:
+            answers[day][version] = count
+    return [Day(begin.date().isoformat(), answers[day]) for day, begin in enumerate(begins[:-1])]
