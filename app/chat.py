@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import version_label
@@ -12,8 +11,9 @@ from burnish.learner.learner import Learner
 from burnish.learner.routes import StartOver
 from burnish.parts.core import Core
 from burnish.proxy.access.access import Identity, may_steer_in_chat
-from burnish.proxy.feedback import Command, answer_command
+from burnish.proxy.feedback import answer_command
 from burnish.proxy.feedback.answering import ACTION_HELP, Action
+from burnish.proxy.rl.commands import CommandRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,36 +21,21 @@ class ChatAnswers:
     core: Core
     start_over: StartOver
 
-    async def answer(
-        self,
-        command: Command,
-        messages: list[dict[str, Any]] | None,
-        *,
-        caller: str,
-        session: str | None,
-        identity: Identity,
-        previous: str | None = None,
-    ) -> str:
-        """Carry out a command; see ``commands.Answer``."""
+    async def answer(self, request: CommandRequest) -> str:
         core = self.core
 
         async def status() -> str:
             live = core.engine.live() if core.engine else None
-            added = await core.instructions.status(caller, core.live())
+            added = await core.instructions.status(request.caller, core.live())
             return summary(await core.log.counts(), live, core.learner_status(), added)
 
         return await answer_command(
-            command,
-            messages,
+            request,
             core.log,
-            caller,
-            session,
-            identity=identity,
-            previous=previous,
             rules=core.rules,
             status=status,
             on_feedback=core.on_feedback,
-            actions=self._actions(identity, caller),
+            actions=self._actions(request.identity, request.caller),
         )
 
     def _actions(self, identity: Identity, caller: str) -> Mapping[str, Action]:

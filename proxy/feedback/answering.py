@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from burnish.proxy.access.access import Action as Access
-from burnish.proxy.access.access import Identity, may
+from burnish.proxy.access.access import may
 from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
@@ -22,7 +22,7 @@ from burnish.proxy.records import (
     counting_in_words,
     rating_word,
 )
-from burnish.proxy.rl.commands import without_command
+from burnish.proxy.rl.commands import CommandRequest, without_command
 from burnish.proxy.rl.grammar import Command
 from burnish.proxy.rl.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
 
@@ -54,14 +54,9 @@ ACTION_HELP = {
 
 
 async def answer_command(
-    command: Command,
-    messages: list[dict[str, Any]] | None,
+    request: CommandRequest,
     log: Log,
-    caller: str,
-    session: str | None,
     *,
-    identity: Identity,
-    previous: str | None = None,
     rules: Rules,
     status: Callable[[], Awaitable[str]],
     on_feedback: Callable[[Feedback], None],
@@ -69,11 +64,9 @@ async def answer_command(
 ) -> str:
     """Run a command and return the answer, in one of the forms of ``own_words``. Errors become part of it.
 
-    ``messages`` is the whole request with the command. ``previous`` is the response that the request continues, if
-    the upstream keeps the history. Without both, the command applies to the caller's last answer (in the session, if
-    one is given). ``actions`` are the owner's commands by name, if the request may give them.
+    ``actions`` are the owner's commands by name, if the request may give them.
     """
-    actions = actions or {}
+    actions, command, identity = actions or {}, request.command, request.identity
     try:
         if command.name == "status":
             answer = f"/rl status: {one_line(await status())}"
@@ -84,9 +77,9 @@ async def answer_command(
         elif command.name == "help" and (points := OTHER_POINTS.match(command.text)):
             answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
-            target = await _target(log, messages, caller, session, previous)
-            answer_quote = _quote(target, None if may(identity, Access.AS_NAMED) else messages or ())
-            draft = _draft(command, target, (caller, identity.key))
+            target = await _target(log, request)
+            answer_quote = _quote(target, None if may(identity, Access.AS_NAMED) else request.messages or ())
+            draft = _draft(command, target, (request.caller, identity.key))
             if command.name == "undo":
                 answer = await _undo(log, target, draft.voice, on_feedback, answer_quote)
             else:
@@ -115,14 +108,12 @@ async def _done(action: Action, text: str) -> str:
         return error.message
 
 
-async def _target(
-    log: Log, messages: list[dict[str, Any]] | None, caller: str, session: str | None, previous: str | None
-) -> Completion:
-    if previous:
-        return await log.resolve(response_id=previous)
-    if messages is None:
-        return await log.resolve(last_of=caller, session=session)
-    return await log.resolve_history(without_command(messages), caller, session)
+async def _target(log: Log, request: CommandRequest) -> Completion:
+    if request.previous:
+        return await log.resolve(response_id=request.previous)
+    if request.messages is None:
+        return await log.resolve(last_of=request.caller, session=request.session)
+    return await log.resolve_history(without_command(request.messages), request.caller, request.session)
 
 
 async def _add(

@@ -60,7 +60,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.records import Completion, Feedback
-from burnish.proxy.rl.commands import CommandAnswer
+from burnish.proxy.rl.commands import CommandAnswer, CommandRequest
 from burnish.proxy.rl.grammar import parse
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -198,7 +198,7 @@ def command_route(answer: CommandAnswer) -> Route:
             )
         session = request.headers.get(SESSION_HEADER)
         identity = identity_of(request.scope)
-        text = await answer(command, None, caller=caller_of(request), session=session, identity=identity)
+        text = await answer(CommandRequest(command, None, caller_of(request), session, identity))
         return json_response({"object": "command", "answer": text})
 
     return Route("/burnish/command", run_command, methods=["POST"])

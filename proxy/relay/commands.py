@@ -11,7 +11,7 @@ from burnish.proxy.ids import completion_id
 from burnish.proxy.relay.history import freed, may_have_traces
 from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.steps import Exchange, Step
-from burnish.proxy.rl.commands import CommandAnswer, exchanges, find_command, may_be_command
+from burnish.proxy.rl.commands import CommandAnswer, CommandRequest, exchanges, find_command, may_be_command
 
 
 class ChatCommands(Step):
@@ -36,12 +36,9 @@ class ChatCommands(Step):
         if command is None:
             exchange.cut |= exchanges(request.messages)
             return
+        caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
+        identity = identity_of(exchange.scope)
         text = await self._answer(
-            command,
-            request.messages,
-            caller=caller_of(headers),
-            session=first(headers, *SESSION_HEADERS),
-            identity=identity_of(exchange.scope),
-            previous=request.previous,
+            CommandRequest(command, request.messages, caller, session, identity, request.previous)
         )
         exchange.answer = surface.answer(text, request, completion_id(), request.model or "burnish")

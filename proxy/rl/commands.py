@@ -11,8 +11,8 @@ line. So must a command beside another part, or inside a wrapper around the pers
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 from burnish.proxy.access.access import Identity
 from burnish.proxy.messages import SYSTEM_ROLES, is_context, of_a_person, unwrapped
@@ -22,25 +22,21 @@ from burnish.proxy.rl.own_words import PREFIX, is_answer
 Message = dict[str, Any]
 
 
-class CommandAnswer(Protocol):
-    """Carries out a ``/rl`` command and returns the text that answers it."""
+class CommandRequest(NamedTuple):
+    """A command, and who typed it where."""
 
-    def __call__(
-        self,
-        command: Command,
-        messages: list[dict[str, Any]] | None,
-        *,
-        caller: str,
-        session: str | None,
-        identity: Identity,
-        previous: str | None = None,
-    ) -> Awaitable[str]:
-        """``messages`` is the whole request with the command; None: the caller's last answer is meant.
+    command: Command
+    messages: list[Message] | None
+    """The whole request with the command; None: the caller's last answer is meant."""
+    caller: str
+    session: str | None
+    identity: Identity
+    previous: str | None = None
+    """The response that the request continues, if the upstream keeps the history."""
 
-        ``previous``: the response that the request continues, if the upstream keeps the history.
-        """
-        ...
 
+CommandAnswer = Callable[[CommandRequest], Awaitable[str]]
+"""Carries out a command and returns the text that answers it."""
 
 BEGINNINGS = ("/", "／", '"', "<", "[", "Conversation info")
 """How a command begins, or what stands before one: most texts are told from commands by that alone."""

@@ -16,6 +16,7 @@ from burnish.proxy.feedback.answering import Action
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.records import Feedback, FeedbackDraft
+from burnish.proxy.rl.commands import CommandRequest
 from burnish.proxy.rl.own_words import is_answer
 from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, system, user
 from tests.support.inprocess import behind
@@ -42,12 +43,8 @@ class Chat:
             return "3 of 32 ratings"
 
         answer = await answer_command(
-            command,
-            self.history,
+            CommandRequest(command, self.history, caller, session, EVERYBODY),
             self.log,
-            caller,
-            session,
-            identity=EVERYBODY,
             rules=Rules({}, "auto", scrub=True),
             status=status,
             on_feedback=self.told.append,
