@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import version_label

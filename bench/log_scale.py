@@ -23,6 +23,7 @@ import orjson
 
 from bench.log_growth import exchange, prose
 from burnish.proxy.log import Log, RatingTally
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.listings import Filters
 from burnish.proxy.records import FeedbackDraft
 
@@ -120,7 +121,7 @@ async def questions(log: Log) -> dict[str, Callable[[], Awaitable[object]]]:
 
 def one_more_rating(log: Log, answer: Callable[[], str]) -> Callable[[], Awaitable[object]]:
     """Return what stores a rating as ``POST /v1/feedback`` does and has the learner's counts brought up to date."""
-    tally, learnt = RatingTally({}, next_turns=False), frozenset[str]()
+    tally, learnt = RatingTally(Rules()), frozenset[str]()
 
     async def rate() -> None:
         completion = await log.resolve(completion_id=answer())

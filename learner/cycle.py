@@ -245,7 +245,7 @@ class Cycle:
     async def _judge(
         self, job: JobDirectory, plan: RunPlan, version: AdapterVersion, phases: Phases
     ) -> Verdict:
-        recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.planner.scrub)
+        recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.planner.rules.scrub)
         held_out = await self.log.rated(plan.held_out[:HELD_OUT_READ], list)
         learnt_ids = await self.log.in_contexts_of(
             [completion.id for completion in recent], plan.usable_ratings.completion_ids

@@ -72,12 +72,7 @@ class Learner:
         self._cycle = cycle
         self._train = cycle.train
         self._planner = planner = cycle.planner
-        self._tally = RatingTally(
-            self._train.rater_weights,
-            next_turns=self._train.next_turn,
-            scrub=planner.scrub,
-            teachers=planner.teachers,
-        )
+        self._tally = RatingTally(planner.rules)
         self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
         self._stale = True
         """Ratings or the live version may have changed since they were counted."""

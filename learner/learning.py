@@ -38,6 +38,7 @@ from burnish.learner.machine import Meter
 from burnish.learner.plan import Planner
 from burnish.learner.reset import Reset
 from burnish.learner.transfer import Transfer
+from burnish.proxy.feedback.usability import rules_of
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import LearningUpstream
@@ -203,8 +204,7 @@ async def _with_learner(
             registry=registry,
             host=host,
             train=config.train,
-            scrub=config.log.scrub,
-            teachers=config.teachers,
+            rules=rules_of(config),
             base_weights=weights,
             weights_cache=cache_dir() / "weights",
             untrainable=why_not,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from burnish.learner.evidence import rated_replies
 from burnish.learner.rollouts import Logged, no_rollout, usable_rollouts
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log, Rating
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.plain import Line
 from burnish.system.threads import cores
 from burnish.training.device import main_memory, model_size
@@ -105,10 +106,7 @@ class Planner:
     registry: Registry
     host: AdapterHost
     train: TrainConfig
-    scrub: bool
-    """``log.scrub``."""
-    teachers: Collection[str] = ()
-    """The further upstreams whose answers teach."""
+    rules: Rules
     base_weights: Path
     """What the engine serves."""
     weights_cache: Path
@@ -175,10 +173,7 @@ class Planner:
         return RunPlan(spec, live, usable_ratings, held_out=held_out, episodes=tuple(job.episodes()))
 
     async def _ratings(self) -> tuple[list[Rating], UsableRatings]:
-        train = self.train
-        ratings = await self.log.ratings(
-            train.rater_weights, next_turns=train.next_turn, scrub=self.scrub, teachers=self.teachers
-        )
+        ratings = await self.log.ratings(self.rules)
         usable = [rating for rating in ratings if not rating.fault]
         latest = (rating for rating in reversed(usable) if rating.reward * rating.effective.weight != 0)
         replies = await self.log.rated(latest, rated_replies)

@@ -12,6 +12,7 @@ from burnish.learner.learning import Engine, Learning
 from burnish.learner.version_details import fates_in
 from burnish.proxy.access.guard import Guard
 from burnish.proxy.feedback.shapes import Fates
+from burnish.proxy.feedback.usability import rules_of
 from burnish.proxy.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
@@ -52,8 +53,7 @@ class Core:
 
     @property
     def rules(self) -> Rules:
-        train = self.config.train
-        return Rules(train.rater_weights, train.objective, self.config.log.scrub, self.config.teachers)
+        return rules_of(self.config)
 
     async def fates(self) -> Fates:
         """Return what the runs so far did with feedback."""

@@ -56,13 +56,7 @@ class RewardModels(Part):
 
 def _source(core: Core) -> Source:
     train, learning = core.config.train, core.learning
-    ratings = partial(
-        core.log.ratings,
-        train.rater_weights,
-        next_turns=train.next_turn,
-        scrub=core.config.log.scrub,
-        teachers=core.config.teachers,
-    )
+    ratings = partial(core.log.ratings, core.rules)
     settings = {"seed": train.seed, "threads": train.threads or max(1, cores() // 2)}
     if learning is None:
         return Source(ratings, RewardJob(why_no_base=core.why_not, **settings))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from burnish.config.config import Config
 from burnish.proxy.log.faults import FAULTS, Rules, in_words, untaught, withheld
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.transfer import Usable
@@ -48,6 +49,11 @@ def _fault(completion: Completion, rules: Rules, *texts: str | None) -> Fault | 
         or untaught(completion.served.upstream_table, rules.teachers)
         or withheld(completion.ended.holds_credential, *texts, scrub=rules.scrub)
     )
+
+
+def rules_of(config: Config) -> Rules:
+    train = config.train
+    return Rules(train.rater_weights, train.objective, config.log.scrub, config.teachers, train.next_turn)
 
 
 def usability_by(rules: Rules) -> Usable:

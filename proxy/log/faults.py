@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -31,13 +31,18 @@ FAULTS: Mapping[Fault, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    rater_weights: Mapping[str, float]
-    objective: str
+    """The settings that decide what can teach, and how."""
+
+    rater_weights: Mapping[str, float] = field(default_factory=dict)
+    """Others have the weight 1."""
+    objective: str = "auto"
     """"auto": any."""
-    scrub: bool
-    """``log.scrub``."""
+    scrub: bool = True
+    """An exchange with a key or a token can't teach (``log.scrub``)."""
     teachers: Collection[str] = ()
     """The further upstreams with ``teaches``."""
+    next_turns: bool = False
+    """The next message of the user is the comment on a bad answer that has none."""
 
 
 def fault_of(
@@ -62,15 +67,15 @@ def untaught(upstream_table: str | None, teachers: Collection[str]) -> Fault | N
     return None if upstream_table is None or upstream_table in teachers else "not_teaching"
 
 
-def taught(
-    worse: Iterable[RejectedAnswer | None], *, scrub: bool, teachers: Collection[str]
-) -> tuple[dict[str, Any], ...]:
+def taught(worse: Iterable[RejectedAnswer | None], rules: Rules) -> tuple[dict[str, Any], ...]:
     """Return the replies that another one was preferred over, without those that can't be learnt from."""
     return tuple(
         answer.reply
         for answer in worse
         if answer
-        and not (untaught(answer.upstream_table, teachers) or withheld(worse=answer.reply, scrub=scrub))
+        and not (
+            untaught(answer.upstream_table, rules.teachers) or withheld(worse=answer.reply, scrub=rules.scrub)
+        )
     )
 
 

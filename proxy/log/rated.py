@@ -6,22 +6,20 @@ A plan chooses by the first among all ratings, and reads the second of those tha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from burnish.proxy.log import feedback
-from burnish.proxy.log.faults import taught, untaught, vain, withheld
+from burnish.proxy.log.faults import Rules, taught, untaught, vain, withheld
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Answerer, Fault, RatedCompletion, answer_named
 
-EQUAL: Mapping[str, float] = MappingProxyType({})
-"""Every rater has the same weight."""
+DEFAULT_RULES = Rules()
 AT_ONCE = 128
 """Answers that are read together."""
 
@@ -70,31 +68,14 @@ class Rating:
         return self.feedback_ids[0]
 
 
-def ratings(
-    connection: sqlite3.Connection,
-    rater_weights: Mapping[str, float] = EQUAL,
-    *,
-    next_turns: bool = False,
-    scrub: bool = True,
-    teachers: Collection[str] = (),
-) -> list[Rating]:
-    """Return the effective ratings of all answers, earliest answer first.
-
-    Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
-    the next message of the user is the comment on a bad answer without one. ``scrub``: an exchange with a key or a
-    token has a fault. ``teachers``: the further upstreams of which an answer has none.
-    """
-    effective = feedback.effective_ratings(connection, rater_weights=rater_weights)
-    return [*weighed(connection, effective, next_turns=next_turns, scrub=scrub, teachers=teachers)]
+def ratings(connection: sqlite3.Connection, rules: Rules = DEFAULT_RULES) -> list[Rating]:
+    """Return the effective ratings of all answers as training uses them (``ratings.for_training``), earliest first."""
+    effective = feedback.effective_ratings(connection, rater_weights=rules.rater_weights)
+    return [*weighed(connection, effective, rules)]
 
 
 def weighed(
-    connection: sqlite3.Connection,
-    effective: Mapping[str, Effective],
-    *,
-    next_turns: bool,
-    scrub: bool,
-    teachers: Collection[str],
+    connection: sqlite3.Connection, effective: Mapping[str, Effective], rules: Rules
 ) -> Iterator[Rating]:
     """Yield effective ratings with the facts of their answers, as far as the log has these, earliest first."""
     for answers in _parts(sorted(effective)):
@@ -106,18 +87,16 @@ def weighed(
                 continue
             conversation, node, fault, credential, model, instructed = facts[name]
             rating = effective[answer]
-            if next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
+            if rules.next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
                 rating = replace(rating, comment=next_turn(connection, name))
             worse = tuple(
-                rival
-                for rival in rating.preferred_over
-                if taught([reader.worse(node, rival)], scrub=scrub, teachers=teachers)
+                rival for rival in rating.preferred_over if taught([reader.worse(node, rival)], rules)
             )
             fault = (
                 fault
-                or untaught(model.upstream_table, teachers)
+                or untaught(model.upstream_table, rules.teachers)
                 or vain(rating, paired=bool(rating.correction or worse))
-                or withheld(credential, rating.comment, rating.correction, scrub=scrub)
+                or withheld(credential, rating.comment, rating.correction, scrub=rules.scrub)
             )
             yield Rating(answer, conversation, model, instructed, rating, worse, fault)
 

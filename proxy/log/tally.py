@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.changes import Changes, Recount
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.rated import Rating, weighed
 from burnish.proxy.log.ratings import (
     CompletionPlace,
@@ -87,24 +88,9 @@ class RatingSummary(NamedTuple):
 class RatingTally:
     """Counts ratings as training uses them. One thread at a time."""
 
-    def __init__(
-        self,
-        rater_weights: Mapping[str, float],
-        *,
-        next_turns: bool,
-        scrub: bool = True,
-        teachers: Collection[str] = (),
-    ) -> None:
-        """``next_turns``: what the user said next counts as the comment on a bad answer that has none.
-
-        ``scrub``: an exchange that holds a key or a token can't be learnt from. ``teachers``: the further upstreams
-        whose answers can.
-        """
-        self._scrub = scrub
-        self._teachers = teachers
-        self._rater_weights = rater_weights
-        self._next_turns = next_turns
-        self._changes = Changes(scaled=True, next_turns=next_turns)
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._changes = Changes(scaled=True, next_turns=rules.next_turns)
         self._summaries: dict[str, Sequence[RatingSummary]] = {}
         """By conversation."""
         self._counted: dict[str, RatingCounts] = {}
@@ -133,12 +119,10 @@ class RatingTally:
         if change.anew:
             self._summaries = {}
             self._recount()
-        used = for_training(change.feedback, self._rater_weights, change.habits)
+        used = for_training(change.feedback, self._rules.rater_weights, change.habits)
         ratings = effective(used, feedback.places_of(connection, change.conversations, used))
         by_conversation: dict[str, list[RatingSummary]] = defaultdict(list)
-        for rating in weighed(
-            connection, ratings, next_turns=self._next_turns, scrub=self._scrub, teachers=self._teachers
-        ):
+        for rating in weighed(connection, ratings, self._rules):
             by_conversation[rating.conversation_id].append(summarised(rating))
         for name in change.conversations:
             self._replace(name, by_conversation.get(name, ()))

@@ -238,7 +238,7 @@ def _ratings(
     connection: sqlite3.Connection, conversations: Collection[str], rules: Rules
 ) -> Iterator[Rating]:
     effective = feedback.effective_ratings(connection, conversations)
-    return weighed(connection, effective, next_turns=False, scrub=rules.scrub, teachers=rules.teachers)
+    return weighed(connection, effective, replace(rules, next_turns=False))
 
 
 def _opposed(

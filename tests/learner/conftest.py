@@ -35,6 +35,7 @@ from burnish.learner.plan import Planner
 from burnish.learner.routes import learner_routes
 from burnish.learner.transfer import Transfer
 from burnish.proxy.log import Log
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.runs import Run
 from tests.learner.test_foreign_engine import Engine
 from tests.learner.test_plan import burnish
@@ -187,7 +188,8 @@ async def world(
         stack.push_async_callback(swap.close)
         registry.recover()
         await Reconciler(swap).reconcile_once()
-        planner = Planner(log=log, registry=registry, host=host, train=train, scrub=True, **parts)
+        rules = Rules(train.rater_weights, train.objective, next_turns=train.next_turn)
+        planner = Planner(log=log, registry=registry, host=host, train=train, rules=rules, **parts)
         learner = Learner(Cycle(planner=planner, swap=swap, jobs=jobs, gate=gate), meter)
         await learner.start()
         stack.push_async_callback(learner.stop)

@@ -31,7 +31,7 @@ async def test_it_is_ready_for_training_and_off_policy(log: Log, tmp_path: Path)
     await log.completion(own)
     await rate(log, own)
     last = (await log.feedbacks(limit=1))[0].id.partition("_")[2]
-    tally = RatingTally({}, next_turns=False)
+    tally = RatingTally(Rules())
     await log.rating_counts(tally, (), "")
     await imported(log, lines(tmp_path / "a", *langfuse()), trial=True)
     assert (await log.rating_counts(tally, (), last)).ready.new == 0

@@ -13,6 +13,7 @@ import pytest
 
 from burnish.learner import export
 from burnish.proxy.log import Keep, Log
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import FeedbackReceipt
 from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
@@ -120,7 +121,7 @@ async def test_a_choice_teaches_with_its_own_text(log: Log):
         (f"{made}/1", "Minka", 1.0, False, "said of 1"),
         (alone, "Tom", 1.0, True, None),
     }
-    counted = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
+    counted = await log.rating_counts(RatingTally(Rules()), (), "")
     assert (counted.ready.good, counted.ready.bad, (await log.counts())["ratings"]) == (2, 1, 3)
 
 
@@ -184,7 +185,7 @@ async def test_each_pair_teaches_until_an_answer_is_erased(log: Log):
         return {each.answer: {worse["content"] for worse in each.worse} for each in found}
 
     assert await taught() == {f"{made}/1": {"Tom", "Mia"}, f"{made}/2": {"Kitty"}}
-    counted = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
+    counted = await log.rating_counts(RatingTally(Rules()), (), "")
     assert counted.ready.pairs == 2
     assert await log.prune(Keep(days=30)) == 0, "what was compared is kept"
     await log.prune(Keep(days=30, rated=False))

@@ -15,6 +15,7 @@ import pytest
 
 from burnish.adapters.registry import Registry
 from burnish.proxy.log import Log
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import CoveredAnswer
 from burnish.training.lessons import DOUBTED
@@ -263,7 +264,7 @@ async def test_training_leaves_out_a_preference_over_an_answer_to_another_prompt
     await rate(log, better, None, preferred_over=other)
     (rated,) = await all_rated(log)
     assert rated.fault == "other_prompt"
-    counts = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
+    counts = await log.rating_counts(RatingTally(Rules()), (), "")
     assert (counts.ready.pairs, counts.ready.neutral, counts.left_out) == (0, 0, {"other_prompt": 1})
     await rate(log, better, 1.0, preferred_over=other)
     (rated,) = await all_rated(log)

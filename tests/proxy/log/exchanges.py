@@ -16,6 +16,7 @@ import orjson
 from burnish.proxy.ids import completion_id, passthrough_id
 from burnish.proxy.log import Log
 from burnish.proxy.log.batch import Stored
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.writer import ignore
 from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Passthrough, RatedCompletion
 from tests.support.patience import within
@@ -76,9 +77,9 @@ async def rate(log: Log, completion_id: str, reward: float | None = 1.0, **more:
     return (await log.add_feedback(draft))[0]
 
 
-async def all_rated(log: Log, *weights: dict[str, float], **more: Any) -> list[RatedCompletion]:
+async def all_rated(log: Log, *weights: dict[str, float], **rules: Any) -> list[RatedCompletion]:
     """Return all that is rated, as ``Log.ratings`` has it, with its texts."""
-    return await log.rated(await log.ratings(*weights, **more), list)
+    return await log.rated(await log.ratings(Rules(*weights, **rules)), list)
 
 
 def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:

@@ -15,6 +15,7 @@ import pytest
 from burnish.learner.export import FAULTS
 from burnish.proxy.log import Log
 from burnish.proxy.log.credentials import KINDS, holds_credential, without_credentials
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.tally import RatingTally
 from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
@@ -155,7 +156,7 @@ async def test_it_cannot_be_learnt_from_unless_that_is_switched_off(log: Log) ->
             names if scrub else dict.fromkeys(names)
         )
         assert (found[compared].worse == ()) is scrub
-        counts = await log.rating_counts(RatingTally({}, next_turns=False, scrub=scrub), (), "")
+        counts = await log.rating_counts(RatingTally(Rules(scrub=scrub)), (), "")
         assert counts.left_out == ({"credential": 3} if scrub else {})
         assert counts.ready.pairs == (0 if scrub else 2)
         prompts = {each.id for each in await log.recent_prompts(9, scrub=scrub)}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.ids import feedback_id
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
+from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.feedback import in_conversations
 from burnish.proxy.log.ratings import rater_figures, raters, rating_figures
 from burnish.proxy.log.tally import RATINGS, RatingSummary, counted
@@ -72,7 +73,7 @@ def test_counts_that_are_kept_are_those_of_all_feedback_resolved_anew(
             async with opened(Path(folder)) as log:
                 life = Life(log, chance)
                 path = Path(folder) / "log" / "log.sqlite3"
-                tally = RatingTally(WEIGHTS, next_turns=next_turns)
+                tally = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
                 for event in events:
                     await getattr(life, event)()
                     if chance.random() < 0.5:
@@ -89,7 +90,7 @@ def test_counts_that_are_kept_are_those_of_all_feedback_resolved_anew(
 async def test_a_tally_counts_what_a_full_read_counts(tmp_path: Path, seed: int, next_turns: bool):
     async with opened(tmp_path) as log:
         life = Life(log, random.Random(seed))
-        tally = RatingTally(WEIGHTS, next_turns=next_turns)
+        tally = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
         learnt, since = frozenset[str](), ""
         seen = ReadyCounts()
         for _ in range(120):
@@ -104,12 +105,12 @@ async def test_a_tally_counts_what_a_full_read_counts(tmp_path: Path, seed: int,
         assert all(seen), seen
         expected = await full_read(log, next_turns, learnt, since)
     async with opened(tmp_path) as log:  # after a restart
-        again = RatingTally(WEIGHTS, next_turns=next_turns)
+        again = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
         assert await log.rating_counts(again, learnt, since) == expected
 
 
 async def test_a_grade_moves_others_of_its_rater_between_good_and_bad(log: Log):
-    tally = RatingTally({}, next_turns=False)
+    tally = RatingTally(Rules())
     for number, grade in enumerate((0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.75)):
         made = capture(log, [user(str(number))])
         await rate(log, made, grade, scale="likert")
@@ -141,7 +142,7 @@ def test_answers_with_a_fault_are_left_out_until_they_are_learnt():
 
 
 async def test_a_read_that_fails_is_made_good_by_the_next(log: Log):
-    tally = RatingTally({}, next_turns=False)
+    tally = RatingTally(Rules())
     made = capture(log, [user("Hi")], chunks=(answered(assistant("Hello.")),))
     await rate(log, made)
 
