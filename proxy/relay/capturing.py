@@ -23,28 +23,21 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import Kind, detect
 from burnish.proxy.http.connection import Body, Sink
-from burnish.proxy.http.errors import BurnishError, UpstreamUnreachable
-from burnish.proxy.http.headers import RawHeaders, by_name, first
+from burnish.proxy.http.errors import BurnishError
+from burnish.proxy.http.headers import encoding_of, value_of
 from burnish.proxy.http.origin import UpstreamResponse
-from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
+from burnish.proxy.relay.answers import JSON_TYPE, ChangedAnswer, WholeAnswer, read_apart
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.given_tokens import (
-    WAYS,
-    Collected,
-    Way,
-    as_events,
-    prompt_count,
-    why_none,
-)
-from burnish.proxy.relay.outbound import Outbound, Sender, append_members, readable
+from burnish.proxy.relay.given_tokens import WAYS, Collected, Way, as_events, prompt_count, why_none
+from burnish.proxy.relay.outbound import Outbound, append_members, readable
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.steps import Outgoing, Step
 from burnish.proxy.surfaces.base import wants_stream
-from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, object_in
+from burnish.proxy.surfaces.lenient import Json, decode, object_in
 from burnish.proxy.surfaces.sse import DONE
 from burnish.proxy.surfaces.writing import EVENTS
 from burnish.proxy.translation import TRANSLATIONS
-from burnish.system.apart import LARGE_BYTES, OutOfTime, WorkerExit, WorkerProcess
+from burnish.system.apart import WorkerProcess
 
 CHAT = "chat"
 REMEMBERED_S = 600.0
@@ -93,10 +86,8 @@ class Capturing(Step):
         return flight.captures_tokens
 
     async def before_send(self, outgoing: Outgoing) -> None:
-        outgoing.sender = await self._sender(outgoing.flight, outgoing.target, outgoing.scope)
-
-    async def _sender(self, flight: Flight, target: Target, scope: Scope) -> Sender | None:
-        """Return what sends a flight's request so that its tokens are captured; None if there are none to get."""
+        """Choose what sends a flight's request so that its tokens are captured, if there are any to get."""
+        flight = outgoing.flight
         flight.collected = Collected()
         surface = flight.asked.surface
         params = flight.params if surface == CHAT else {}
@@ -105,11 +96,12 @@ class Capturing(Step):
         elif flight.params.get("n") not in (None, 1):
             flight.collected.lacks("several answers were asked for at once (n)")
         else:
-            found = await self._engine(target, scope)
-            if found.kind and (way := WAYS.get(found.kind)):
-                return _Capture(self._outbound, self._apart, flight, way(params), _Shape.of(params))
-            flight.collected.lacks(why_none(found.kind) if found.kind else found.why)
-        return None
+            engine = await self._engine(outgoing.target, outgoing.scope)
+            if engine.kind and (way := WAYS.get(engine.kind)):
+                shape = _Shape.of(params)
+                outgoing.sender = _Capture(self._outbound, self._apart, flight, way(params), shape)
+            else:
+                flight.collected.lacks(why_none(engine.kind) if engine.kind else engine.why)
 
     async def _engine(self, target: Target, scope: Scope) -> _EngineFinding:
         if target.embedded:
@@ -154,19 +146,15 @@ class _Capture:
         response = await self._outbound.send(scope, target, asked, raw_path)
         with ExitStack() as answered:
             answered.enter_context(response)
-            headers = by_name(response.headers)
-            encoding = first(headers, b"content-encoding") or ""
+            encoding = encoding_of(response.headers)
             if response.status != HTTPStatus.OK:
                 collected.lacks(f"the engine answered {response.status}")
-            elif "event-stream" in (first(headers, b"content-type") or ""):
-                if encoding:
-                    collected.lacks(
-                        f"the engine compressed its stream ({encoding}), which it wasn't asked for"
-                    )
-                else:
-                    response = _Events(response, self._way, collected)
-            else:
+            elif b"event-stream" not in value_of(response.headers, b"content-type"):
                 response = await self._whole(response, encoding, scope, target, asked)
+            elif encoding:
+                collected.lacks(f"the engine compressed its stream ({encoding}), which it wasn't asked for")
+            else:
+                response = _Events(response, self._way, collected)
             answered.pop_all()
         return response
 
@@ -175,15 +163,11 @@ class _Capture:
     ) -> UpstreamResponse:
         content = await response.whole()
         read = partial(_read, content, encoding, self._way, self._shape)
-        try:
-            large = encoding or len(content) > LARGE_BYTES
-            found = await self._apart.ask(read) if large else read()
-        except (OutOfTime, WorkerExit, Undecodable) as error:
-            raise UpstreamUnreachable(f"the engine's answer can't be read: {error}") from error
-        self._flight.collected = collected = found.collected
+        answer = await read_apart(self._apart, content, encoding, read)
+        self._flight.collected = collected = answer.collected
         if self._way.renders and collected.missing is None:
-            await self._render(collected, scope, target, asked, count=found.prompt_tokens)
-        return WholeAnswer(response, HTTPStatus.OK, found.content, content_type=found.content_type)
+            await self._render(collected, scope, target, asked, count=answer.prompt_tokens)
+        return WholeAnswer(response, HTTPStatus.OK, answer.content, answer.content_type)
 
     async def _render(
         self, collected: Collected, scope: Scope, target: Target, asked: bytes, *, count: int | None
@@ -214,16 +198,14 @@ class _Capture:
         return object_in(content) or {}
 
 
-class _Events(UpstreamResponse):
+class _Events(ChangedAnswer):
     """A stream of chat without what only the capture asked for; each event goes on as soon as it is complete."""
 
     def __init__(self, response: UpstreamResponse, way: Way, collected: Collected) -> None:
-        self._response = response
+        super().__init__(response, EVENTS)
         self._way = way
         self._collected = collected
         self._rest = b""
-        self.status = response.status
-        self.headers: RawHeaders = [*kept_headers(response.headers), (b"content-type", EVENTS.encode())]
 
     async def read(self, sink: Sink | None = None) -> bytes:
         while True:
@@ -232,20 +214,6 @@ class _Events(UpstreamResponse):
             shown = b"".join(self._next(data, last=over))
             if shown or over:
                 return shown
-
-    @property
-    def finished(self) -> bool:
-        return self._response.finished
-
-    @property
-    def trailers(self) -> RawHeaders:
-        return self._response.trailers
-
-    def read_on(self) -> None:
-        self._response.read_on()
-
-    def close(self) -> None:
-        self._response.close()
 
     def _next(self, data: bytes, *, last: bool) -> Iterator[bytes]:
         data = self._rest + data

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 import orjson
 from starlette.types import Scope, Send
 
-from burnish.proxy.http.headers import by_name, first, named_headers
+from burnish.proxy.http.headers import encoding_of, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.relay.answers import WholeAnswer
 from burnish.proxy.relay.client import Client, stream
@@ -72,7 +72,9 @@ class ModelList:
             words = error_in(page) if isinstance(page, dict) else as_text(content)
             error = error_of(response.status, words or f"the upstream answered with {response.status}")
             return WholeAnswer(response, response.status, orjson.dumps(error))
-        return WholeAnswer(response, response.status, content, as_it_came=True)
+        answer = WholeAnswer(response, response.status, content)
+        answer.headers = response.headers  # as it came
+        return answer
 
 
 def _listed(models: list[dict[str, Any]], scope: Scope) -> WholeAnswer:
@@ -86,7 +88,7 @@ def _is_anthropics(scope: Scope) -> bool:
 
 def _json(response: UpstreamResponse, content: bytes) -> Any:
     try:
-        return loads(decode(content, first(by_name(response.headers), b"content-encoding") or ""))
+        return loads(decode(content, encoding_of(response.headers)))
     except (Undecodable, ValueError):
         return None
 

@@ -131,14 +131,16 @@ class Outbound:
 
 def uncompressed(scope: Scope) -> Scope:
     """Return the scope of a request whose body goes out decompressed."""
-    headers = [header for header in scope["headers"] if header[0] != b"content-encoding"]
-    return {**scope, "headers": headers, NAMED: by_name(headers)}
+    return with_headers(scope, [header for header in scope["headers"] if header[0] != b"content-encoding"])
 
 
 def readable(scope: Scope) -> Scope:
     """Return the scope of a request whose answer burnish reads: it isn't to be compressed."""
     headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
-    headers.append((b"accept-encoding", b"identity"))
+    return with_headers(scope, [*headers, (b"accept-encoding", b"identity")])
+
+
+def with_headers(scope: Scope, headers: RawHeaders) -> Scope:
     return {**scope, "headers": headers, NAMED: by_name(headers)}
 
 

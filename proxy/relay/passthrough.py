@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
+from typing import NamedTuple
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -42,6 +43,15 @@ Naming = Callable[[Target, bytes], tuple[bytes, bytes]]
 """Returns path and body as a target needs them, of a path."""
 
 
+class _Call(NamedTuple):
+    """A request on its way, and what is recorded of it."""
+
+    scope: Scope
+    send: Send
+    client: Client
+    record: PassthroughUnderWay
+
+
 class PassthroughRelay:
     """The part of the relay that does not read what it passes on."""
 
@@ -66,22 +76,19 @@ class PassthroughRelay:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
         tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
-        passthrough = PassthroughUnderWay(scope, self._upstream.name)
+        record = PassthroughUnderWay(scope, self._upstream.name)
         async with Client(scope, watch=False) as client:
-            body = request_body(receive, named_headers(scope), client, passthrough.request.add)
+            call = _Call(scope, send, client, record)
+            body = request_body(receive, named_headers(scope), client, record.request.add)
             if body is None:
                 client.watch()
             if tunnel:
-                await self._logged(
-                    self._tunnel(scope, send, client, tunnel, passthrough), client, passthrough
-                )
-                return
-            if scope["method"] == "GET" and scope["path"] == MODELS:
-                exchange = self._model_list(scope, send, client, passthrough)
+                exchange, total_s = self._tunnel(call, tunnel), None
+            elif scope["method"] == "GET" and scope["path"] == MODELS:
+                exchange, total_s = self._model_list(*call), self._config.total_timeout_s
             else:
-                exchange = self._exchange(scope, send, client, body, passthrough)
-            logged = scope["method"] not in UNLOGGED
-            await self._logged(exchange, client, passthrough, self._config.total_timeout_s, logged=logged)
+                exchange, total_s = self._exchange(call, body), self._config.total_timeout_s
+            await self._logged(call, exchange, total_s)
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that names a model and isn't a completion, with the upstream's name of the model."""
@@ -98,13 +105,14 @@ class PassthroughRelay:
             await self.unread(surface, scope, send, sent, fault=fault, note=note)
             return
         scope = scope if body is sent else uncompressed(scope)
-        passthrough = PassthroughUnderWay(scope, self._upstream.name)
-        passthrough.model = model
-        passthrough.request.add(body)
+        record = PassthroughUnderWay(scope, self._upstream.name)
+        record.model = model
+        record.request.add(body)
         async with Client(scope) as client:
+            call = _Call(scope, send, client, record)
             name = partial(naming, surface, body=body, named_at=named_at)
-            exchange = self._exchange(scope, send, client, body, passthrough, name=name, model=model)
-            await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
+            exchange = self._exchange(call, body, name=name, model=model)
+            await self._logged(call, exchange, self._config.total_timeout_s)
 
     async def unread(
         self, surface: Surface, scope: Scope, send: Send, body: bytes, *, fault: InvalidRequest, note: str
@@ -116,44 +124,28 @@ class PassthroughRelay:
         """
         if fault.reason != InvalidRequest.code:
             raise fault
-        passthrough = PassthroughUnderWay(scope, self._upstream.name)
-        passthrough.error = note
-        passthrough.request.add(body)
+        record = PassthroughUnderWay(scope, self._upstream.name)
+        record.error = note
+        record.request.add(body)
         async with Client(scope) as client:
-            exchange = self._unjudged(
-                surface, scope, send, client, body=body, passthrough=passthrough, fault=fault
-            )
-            await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
+            call = _Call(scope, send, client, record)
+            exchange = self._unjudged(call, surface, body, fault)
+            await self._logged(call, exchange, self._config.total_timeout_s)
 
-    async def _logged(
-        self,
-        exchange: Awaitable[None],
-        client: Client,
-        passthrough: PassthroughUnderWay,
-        total_s: float | None = None,
-        *,
-        logged: bool = True,
-    ) -> None:
+    async def _logged(self, call: _Call, exchange: Awaitable[None], total_s: float | None) -> None:
         try:
-            await answered(exchange, client, passthrough, total_s)
+            await answered(exchange, call.client, call.record, total_s)
         finally:
-            if logged:
-                self._log.capture(passthrough.finish())
+            if call.scope["method"] not in UNLOGGED or TUNNEL in call.scope["extensions"]:
+                self._log.capture(call.record.finish())
 
     async def _exchange(
-        self,
-        scope: Scope,
-        send: Send,
-        client: Client,
-        body: Body,
-        passthrough: PassthroughUnderWay,
-        *,
-        name: Naming | None = None,
-        model: str | None = None,
+        self, call: _Call, body: Body, *, name: Naming | None = None, model: str | None = None
     ) -> None:
         """``name``: puts the target's ``model`` into a body that was read."""
+        scope = call.scope
         target = await self._upstream.target(model, scope["headers"])
-        passthrough.upstream = target.upstream
+        call.record.upstream = target.upstream
         try:
             path = scope["raw_path"]
             if name:
@@ -161,30 +153,20 @@ class PassthroughRelay:
             with await self._outbound.send(scope, target, body, path) as response:
                 listed = await self._models(response, scope, model)
                 answer = WholeAnswer(response, HTTPStatus.OK, listed) if listed else response
-                await stream(answer, scope, send, client, passthrough)
+                await stream(answer, *call)
         finally:
             target.release()
 
-    async def _unjudged(
-        self,
-        surface: Surface,
-        scope: Scope,
-        send: Send,
-        client: Client,
-        *,
-        body: bytes,
-        passthrough: PassthroughUnderWay,
-        fault: InvalidRequest,
-    ) -> None:
+    async def _unjudged(self, call: _Call, surface: Surface, body: bytes, fault: InvalidRequest) -> None:
+        scope, path = call.scope, call.scope["raw_path"]
         target = await self._upstream.target(None, scope["headers"])
-        path = scope["raw_path"]
         try:
             if target.embedded or self._translator.needed(target, surface.name, scope["path"]):
                 raise fault
             with await self._outbound.send(scope, target, body, path) as response:
                 if await self._translator.is_needed(response, surface.name, scope, target, path):
                     raise fault
-                await stream(response, scope, send, client, passthrough)
+                await stream(response, *call)
         finally:
             target.release()
 
@@ -202,18 +184,16 @@ class PassthroughRelay:
             return None
         return orjson.dumps(listed) if listed else None
 
-    async def _tunnel(
-        self, scope: Scope, send: Send, client: Client, tunnel: ClientEnd, passthrough: PassthroughUnderWay
-    ) -> None:
+    async def _tunnel(self, call: _Call, tunnel: ClientEnd) -> None:
         """Open a websocket at the upstream and carry its frames; pass on any other answer."""
-        target = await self._upstream.target(None, scope["headers"])
+        target = await self._upstream.target(None, call.scope["headers"])
         target.release()  # no version is asked for, and a swap that waits for a websocket would wait for ever
-        with await self._outbound.switch(scope, target) as response:
+        with await self._outbound.switch(call.scope, target) as response:
             if response.switched is None:
-                await stream(response, scope, send, client, passthrough)
+                await stream(response, *call)
                 return
-            passthrough.head(response)
-            client.begun = client.finished = True  # what ends from now on is the tunnel
+            call.record.head(response)
+            call.client.begun = call.client.finished = True  # what ends from now on is the tunnel
             tunnel.agree(response.headers)
             ended = await carry(tunnel, response.switched, self._config.idle_timeout_s)
-            passthrough.carried(tunnel, response.switched, ended=ended)
+            call.record.carried(tunnel, response.switched, ended=ended)

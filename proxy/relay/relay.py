@@ -212,12 +212,11 @@ class Relay:
 
     async def _send(self, outgoing: Outgoing) -> UpstreamResponse:
         """Send the request as the client did, or translated into chat if the target lacks the format."""
-        flight, scope, target, body = outgoing.flight, outgoing.scope, outgoing.target, outgoing.body
+        flight, scope, target = outgoing.flight, outgoing.scope, outgoing.target
         translator, name = self._translator, flight.asked.surface
         for step in self._before_send:
             if step.concerns_target(flight, scope):
                 await act(step, step.before_send(outgoing))
-        sender = outgoing.sender or self._outbound
         response = None
         # A step's sender speaks chat.
         in_chat = outgoing.sender and name != CHAT
@@ -225,16 +224,17 @@ class Relay:
             surface = SURFACES[name]
             if target.embedded and not flight.asks:
                 raise nothing_asked(surface)
-            path, named = naming(surface, target, scope["raw_path"], body, outgoing.named_at)
+            path, named = naming(surface, target, scope["raw_path"], outgoing.body, outgoing.named_at)
             # As it came if nothing in it had to change; burnish compresses nothing again.
             as_came = flight.packed if named is flight.body and not outgoing.sender else None
             scope_sent, content = as_came or (scope, named)
+            sender = outgoing.sender or self._outbound
             response = await sender.send(scope_sent, target, content, path)
             if target.embedded:
                 response = await translator.own_error(response, name)
             if response.status not in UNKNOWN_PATH:
                 return response
-        return await translator.answer(response, flight, scope, target, body, sender=sender)
+        return await translator.answer(response, outgoing)
 
 
 def _asked(

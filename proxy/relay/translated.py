@@ -22,15 +22,16 @@ from starlette.types import Scope
 from burnish.proxy.access.guard import Guard
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.headers import CREDENTIALS, NAMED, by_name, first
+from burnish.proxy.http.headers import CREDENTIALS, by_name, encoding_of, value_of
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.ids import unguessable_id
-from burnish.proxy.relay.answers import JSON_TYPE, WholeAnswer, kept_headers
+from burnish.proxy.relay.answers import JSON_TYPE, ChangedAnswer, WholeAnswer, read_apart
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import reading
 from burnish.proxy.relay.log import Held
-from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, Sender, append_members, naming
+from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming, with_headers
 from burnish.proxy.relay.routing import THREADS, Target
+from burnish.proxy.relay.steps import Outgoing
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.items import references, resolved, response_named
@@ -44,7 +45,7 @@ from burnish.proxy.translation import (
     Translation,
     with_history,
 )
-from burnish.system.apart import LARGE_BYTES, OutOfTime, WorkerExit, WorkerProcess
+from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 # An engine may be updated, so its formats are looked up again after this time.
@@ -89,20 +90,12 @@ class Translator:
             return True
         return bool(self._lacking) and self._lacking.get(_which(target, path), 0.0) > time.monotonic()
 
-    async def answer(
-        self,
-        response: UpstreamResponse | None,
-        flight: Flight,
-        scope: Scope,
-        target: Target,
-        body: bytes,
-        *,
-        sender: Sender,
-    ) -> UpstreamResponse:
+    async def answer(self, response: UpstreamResponse | None, outgoing: Outgoing) -> UpstreamResponse:
         """Return a translated answer if the upstream lacks the format, else ``response``.
 
         ``response`` is its answer to the original request, such as 404, or None if that was not sent.
         """
+        scope, target = outgoing.scope, outgoing.target
         surface = surface_at(scope["path"], scope["query_string"])
         assert surface is not None
         if response is not None:
@@ -113,7 +106,7 @@ class Translator:
                 if not await self.is_needed(response, surface.name, scope, target, path):
                     answered.pop_all()
                     return response
-        return await self._in_chat(surface, flight, scope, target, body, sender=sender)
+        return await self._in_chat(surface, outgoing)
 
     async def own_error(self, response: UpstreamResponse, surface: str) -> UpstreamResponse:
         """Return an answer of the embedded engine; an error in the client's form, because llama.cpp's is OpenAI's."""
@@ -157,21 +150,12 @@ class Translator:
         except (UpstreamUnreachable, UpstreamTimeout):
             return True  # some crash on an empty request, but none on a path that it doesn't have
 
-    async def _in_chat(
-        self,
-        surface: Surface,
-        flight: Flight,
-        scope: Scope,
-        target: Target,
-        body: bytes,
-        *,
-        sender: Sender,
-    ) -> UpstreamResponse:
-        translation = TRANSLATIONS[surface.name]
+    async def _in_chat(self, surface: Surface, outgoing: Outgoing) -> UpstreamResponse:
+        translation, target, body = TRANSLATIONS[surface.name], outgoing.target, outgoing.body
         large = None
         if len(body) > LARGE_BYTES:
             large = await reading(self._apart, _read_apart, surface, body, target.url, target.model)
-        asked, request, chat = large or await self._read(surface, body, target, flight)
+        asked, request, chat = large or await self._read(surface, body, target, outgoing.flight)
         if translation.idle and not request.messages:
             return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
         if target.embedded and not request.messages:
@@ -179,7 +163,8 @@ class Translator:
         sent = append_members(chat, target.fields)
         # A response opens what came before it to whoever names it, and others may know the completion's own ID.
         writer = translation.writer(surface, asked, unguessable_id(), target.model or request.model or "")
-        response = await sender.send(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
+        sender, scope = outgoing.sender or self._outbound, self._as_chat(outgoing.scope, target)
+        response = await sender.send(scope, target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
             translated = await self._translated(response, translation, writer, stream=request.stream)
@@ -203,16 +188,14 @@ class Translator:
             keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in query if each.startswith(QUERY_KEY)]
         if found := bearer or next((b"Bearer " + key for key in keys if key), None):
             headers.append((b"authorization", found))
-        return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers, NAMED: by_name(headers)}
+        return with_headers({**scope, "path": CHAT_PATH, "query_string": b""}, headers)
 
     async def _translated(
         self, response: UpstreamResponse, translation: Translation, writer: AnswerWriter, *, stream: bool
     ) -> UpstreamResponse:
         """Translate an answer of chat into the client's format. Raises UpstreamCut."""
-        headers = by_name(response.headers)
-        encoding = first(headers, b"content-encoding") or ""
-        reader = ChatReader(first(headers, b"content-type") or "", encoding)
-        status = response.status
+        status, encoding = response.status, encoding_of(response.headers)
+        reader = ChatReader(value_of(response.headers, b"content-type").decode("latin-1"), encoding)
         if status in NO_ANSWER:
             raise UpstreamUnreachable(f"the upstream answered {status}, which holds no answer")
         if stream and reader.early and status < HTTPStatus.BAD_REQUEST:
@@ -221,16 +204,11 @@ class Translator:
         kind = writer.content_type if stream else JSON_TYPE
         if status < HTTPStatus.BAD_REQUEST:
             write = partial(_written, content, reader, writer, stream=stream)
-            # A few compressed bytes may become many.
-            large = encoding or len(content) > LARGE_BYTES
-            try:
-                status, content = await self._apart.ask(write) if large else write()
-            except (OutOfTime, WorkerExit) as error:
-                raise UpstreamUnreachable(f"the upstream's answer can't be read: {error}") from error
+            status, content = await read_apart(self._apart, content, encoding, write)
         if status >= HTTPStatus.BAD_REQUEST:
             content = _translated_error(response, translation, status, content)
             kind = JSON_TYPE
-        return WholeAnswer(response, status, content, content_type=kind)
+        return WholeAnswer(response, status, content, kind)
 
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
         """Return a request with the messages that it refers to. Raises InvalidRequest."""
@@ -256,15 +234,13 @@ def _which(target: Target, path: str) -> tuple[str, str]:
     return target.url, path.partition("/models/")[0]
 
 
-class StreamedAnswer(UpstreamResponse):
+class StreamedAnswer(ChangedAnswer):
     """An answer that is translated while the upstream's arrives."""
 
     def __init__(self, response: UpstreamResponse, reader: ChatReader, writer: AnswerWriter) -> None:
-        self._response = response
+        super().__init__(response, writer.content_type)
         self._reader = reader
         self._writer = writer
-        self.status = response.status
-        self.headers = [*kept_headers(response.headers), (b"content-type", writer.content_type.encode())]
         self._begun = self._over = self._cut = False
 
     async def read(self, sink: Sink | None = None) -> bytes:
@@ -282,12 +258,6 @@ class StreamedAnswer(UpstreamResponse):
     @property
     def finished(self) -> bool:
         return self._over and self._response.finished
-
-    def read_on(self) -> None:
-        self._response.read_on()
-
-    def close(self) -> None:
-        self._response.close()
 
     async def _translate(self, data: bytes) -> bytes:
         """Translate what has come, and let others go first now and then if it is much."""
@@ -321,7 +291,7 @@ def _translated_error(
     response: UpstreamResponse, translation: Translation, status: int, content: bytes
 ) -> bytes:
     with suppress(Undecodable):
-        content = decode(content, first(by_name(response.headers), b"content-encoding") or "", ERROR_BYTES)
+        content = decode(content, encoding_of(response.headers), ERROR_BYTES)
     return translation.error(status, content[:ERROR_BYTES])
 
 
