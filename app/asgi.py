@@ -30,7 +30,7 @@ from burnish.proxy.access.access import IDENTITY, IN_ROLLOUT, Action, action_at,
 from burnish.proxy.access.carried import ROLLOUT, Carried, RolloutName, named_by
 from burnish.proxy.access.guard import Guard, crosses
 from burnish.proxy.client_headers import CALLER
-from burnish.proxy.http.cors import is_preflight, preflight, readable
+from burnish.proxy.http.browsers import is_preflight, preflight, readable
 from burnish.proxy.http.errors import BurnishError, InvalidRequest, NotFound
 from burnish.proxy.http.headers import FORWARDED, NAMED, Named, named_headers
 from burnish.proxy.surfaces import error_at

@@ -20,9 +20,8 @@ from burnish.config.config import Config
 from burnish.learner.managed_engine import with_engine
 from burnish.proxy import data_dir, listening, server_file
 from burnish.proxy.cloud import with_clouds
-from burnish.proxy.http.listener import ErrorBody, tune_interpreter
+from burnish.proxy.http.listener import ErrorBody, Server, tune_interpreter
 from burnish.proxy.http.listener import server as server_of
-from burnish.proxy.http.server import Server
 from burnish.proxy.program_log import kept
 from burnish.proxy.surfaces import error_at
 

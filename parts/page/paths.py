@@ -6,8 +6,8 @@ from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
+from burnish.proxy.http.browsers import FREE
 from burnish.proxy.http.headers import named_headers
-from burnish.proxy.http.sandbox import FREE
 
 FILES = "/burnish/page/"
 ENGINE = "/burnish/engine/"

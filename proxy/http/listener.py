@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import socket
+import struct
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +21,11 @@ from typing import Any, ClassVar
 import httptools
 import orjson
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from burnish.proxy.http.errors import BurnishError, HeadersTooLarge, InvalidRequest, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name, lines
-from burnish.proxy.http.http10 import without_chunks
-from burnish.proxy.http.server import Server
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
 
 WRITE = "burnish.write"
@@ -54,6 +54,10 @@ YOUNG_OBJECTS = 10_000
 # The thread of the log gets the interpreter this late at most when the event loop is busy. With the default of 5 ms a
 # quarter more completions would wait to be stored.
 SWITCH_S = 0.0005
+POLL_S = 0.01
+RESET_AT_ONCE = struct.pack("ii", 1, 0)
+
+logger = logging.getLogger(__name__)
 
 
 ErrorBody = Callable[[str, BurnishError], Any]
@@ -99,6 +103,62 @@ def tune_interpreter() -> None:
 def _not_a_cut(record: logging.LogRecord) -> bool:
     """Drop a warning: the relay returns early on purpose when an upstream breaks off."""
     return "returned without completing response" not in record.getMessage()
+
+
+class Server(uvicorn.Server):
+    """Stops when it is told to; uvicorn itself looks ten times a second whether it was.
+
+    Serves until ``should_exit`` is set, by a signal or by anybody in the thread of its event loop.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self.ready = asyncio.Event()
+        """Set once it accepts connections."""
+        self._exit = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        super().__init__(config)
+
+    @property
+    def should_exit(self) -> bool:
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        if value and self._loop:
+            # From a signal handler, nothing else wakes the loop.
+            self._loop.call_soon_threadsafe(self._exit.set)
+
+    async def main_loop(self) -> None:
+        """Wait for the end. One tick is enough: uvicorn makes its own headers there, and without a date they stay."""
+        self._loop = asyncio.get_running_loop()
+        self.ready.set()
+        if not await self.on_tick(0):
+            await self._exit.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse new connections, and wait for the requests under way, as long as the configuration allows."""
+        for server in self.servers:
+            server.close()
+        for each in sockets or []:
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while self._under_way() and not self.force_exit:  # noqa: ASYNC110  (uvicorn has no event)
+                    await asyncio.sleep(POLL_S)
+                for server in self.servers:
+                    await server.wait_closed()
+        except TimeoutError:
+            logger.error(
+                "%s requests were still under way when burnish stopped", len(self.server_state.tasks)
+            )
+            for task in self.server_state.tasks:
+                task.cancel(msg="burnish stops")
+
+    def _under_way(self) -> bool:
+        return bool(self.server_state.connections or self.server_state.tasks)
 
 
 class ClientConnection(HttpToolsProtocol):
@@ -194,7 +254,7 @@ class ClientConnection(HttpToolsProtocol):
             TRAIL: partial(_trail, cycle),  # type: ignore[dict-item]
         }
         if cycle.scope["http_version"] == "1.0":
-            app = without_chunks(app, cycle)
+            app = _without_chunks(app, cycle)
         super()._start_asgi_task(cycle, app)
 
     def _watch(self, cycle: RequestResponseCycle, on_leave: Callable[[], None]) -> None:
@@ -332,6 +392,38 @@ def _asks_for_websocket(headers: RawHeaders) -> bool:
     named = by_name(headers)
     protocols = [each.strip().lower() for each in named[b"upgrade"].split(b",")]
     return b"websocket" in protocols and not named.keys() & {b"content-length", b"transfer-encoding"}
+
+
+class _AnyLength(int):
+    """Length of a body that ends with its connection; uvicorn compares what it sends with it."""
+
+    def __lt__(self, sent: int) -> bool:
+        return False
+
+    def __sub__(self, sent: int) -> _AnyLength:
+        return self
+
+    def __ne__(self, left: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def _without_chunks(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """Let an answer end with its connection, or at its ``Content-Length``. A cut one ends with a reset."""
+    cycle.chunked_encoding, cycle.expected_content_length = False, _AnyLength()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        finally:
+            if cycle.response_started and not cycle.response_complete:
+                # An orderly end would look like the end of the answer.
+                client = cycle.transport.get_extra_info("socket")
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
+                cycle.transport.abort()
+
+    return answer
 
 
 class _Discard(asyncio.Protocol):

@@ -28,7 +28,7 @@ from burnish.proxy.http.headers import encoding_of, value_of
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.relay.answers import JSON_TYPE, ChangedAnswer, WholeAnswer, read_apart
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.given_tokens import WAYS, Collected, Way, as_events, prompt_count, why_none
+from burnish.proxy.relay.given_tokens import WAYS, Collected, Way, as_events, count_of, why_none
 from burnish.proxy.relay.outbound import Outbound, append_members, readable
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.steps import Outgoing, Step
@@ -254,7 +254,7 @@ def _read(content: bytes, encoding: str, way: Way, shape: _Shape) -> _AnswerRead
         collected.lacks("the engine's answer isn't an answer of chat")
         return _AnswerRead(content, JSON_TYPE, collected, None)
     way.take(answer, collected)
-    count = prompt_count(answer)
+    count = count_of(answer, "prompt_tokens")
     if not shape.streamed:
         return _AnswerRead(_json(answer), JSON_TYPE, collected, count)
     events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=shape.usage)]

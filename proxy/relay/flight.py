@@ -69,10 +69,6 @@ class Ending(ABC):
         if self.outcome != "complete":
             self.outcome, self.error = outcome, error
 
-    def first_byte(self) -> None:
-        """Called with the first piece of the answer."""
-        self.first_byte_s = time.perf_counter() - self.clock
-
     @property
     def total_s(self) -> float:
         return time.perf_counter() - self.clock
@@ -129,7 +125,7 @@ class Flight(Ending):
 
     def tee(self, chunk: bytes) -> None:
         if self.first_byte_s is None:
-            self.first_byte()
+            self.first_byte_s = self.total_s
         self.captured_bytes += len(chunk)
         if self.captured_bytes <= CAPTURE_LIMIT_BYTES:
             self.chunks.append(chunk)
@@ -239,7 +235,7 @@ class PassthroughUnderWay(Ending):
 
     def tee(self, chunk: bytes) -> None:
         if self.first_byte_s is None:
-            self.first_byte()
+            self.first_byte_s = self.total_s
         self._response.add(chunk)
         if self._encoding and self._response.size <= PACKED_BYTES:
             self._packed.append(chunk)

@@ -65,6 +65,13 @@ class Way(ABC):
         """Check whether an event, from which tokens were taken, was only sent because tokens were asked for."""
         return False
 
+    def _take_logprobs(self, answer: Json) -> list[tuple[int, float]]:
+        logprobs = list(_logprobs(answer))
+        if not self._asks_logprobs:
+            for choice in objects(answer.get("choices")):
+                choice.pop("logprobs", None)
+        return logprobs
+
 
 class LlamaCpp(Way):
     """llama.cpp's server. Its streams leave out tokens: of calls, thoughts, split characters, and the last one."""
@@ -80,15 +87,12 @@ class LlamaCpp(Way):
         told = answer.get(VERBOSE)
         if not self._asked.get("verbose"):
             answer.pop(VERBOSE, None)
-        given = list(_logprobs(answer))
-        if not self._asks_logprobs:
-            for choice in objects(answer.get("choices")):
-                choice.pop("logprobs", None)
+        logprobs = self._take_logprobs(answer)
         ids = told.get("tokens") if isinstance(told, dict) else None
         if not _are_ids(ids) or not ids:
             return collected.lacks("this llama.cpp doesn't tell the ids of what it generates: update it")
         collected.reply = ids
-        collected.logprobs = aligned(ids, given)
+        collected.logprobs = aligned(ids, logprobs)
         collected.missing = None
 
 
@@ -142,17 +146,13 @@ class Mlx(Way):
         return {"stream": False} | ({} if self._asks_logprobs else {"logprobs": True})
 
     def take(self, answer: Json, collected: Collected) -> None:
-        given = list(_logprobs(answer))
-        count = _count(answer, "completion_tokens")
-        if not self._asks_logprobs:
-            for choice in objects(answer.get("choices")):
-                choice.pop("logprobs", None)
+        logprobs, count = self._take_logprobs(answer), count_of(answer, "completion_tokens")
         if self._asks_logprobs and self._asked.get("top_logprobs") not in (None, -1, 0):
             return collected.lacks("MLX doesn't tell which token it chose if top_logprobs is asked for")
-        if not given or len(given) != count:
+        if not logprobs or len(logprobs) != count:
             return collected.lacks("this mlx_lm.server gives no token ids: update it")
-        collected.reply = [name for name, _ in given]
-        collected.logprobs = [logprob for _, logprob in given]
+        collected.reply = [name for name, _ in logprobs]
+        collected.logprobs = [logprob for _, logprob in logprobs]
         collected.missing = None
 
 
@@ -192,10 +192,6 @@ def _places(ids: Sequence[int], given: Sequence[tuple[int, float]]) -> list[int]
         places.append(at)
         at += 1
     return places
-
-
-def prompt_count(answer: Json) -> int | None:
-    return _count(answer, "prompt_tokens")
 
 
 def as_events(answer: Json, *, usage: bool) -> Iterator[Json]:
@@ -243,7 +239,8 @@ def _are_ids(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(each) is int and 0 <= each < 2**32 for each in value)
 
 
-def _count(answer: Json, name: str) -> int | None:
+def count_of(answer: Json, name: str) -> int | None:
+    """Return a count of an answer's usage."""
     usage = answer.get("usage")
     count = usage.get(name) if isinstance(usage, dict) else None
     return count if type(count) is int else None

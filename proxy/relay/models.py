@@ -19,9 +19,9 @@ from burnish.proxy.relay.flight import Ending
 from burnish.proxy.relay.outbound import Outbound
 from burnish.proxy.relay.routing import MAX_TRIES
 from burnish.proxy.relay.upstreams import Upstreams
+from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, is_anthropics, listed, with_models
 from burnish.proxy.surfaces.lenient import Undecodable, as_text, decode, error_in, loads
-from burnish.proxy.surfaces.messages import error_of
 
 PATH = "/v1/models"
 FURTHER = frozenset({"after_id", "before_id", "after", "before", "cursor", "page_token", "offset"})
@@ -70,7 +70,8 @@ class ModelList:
         failed = response.status >= HTTPStatus.BAD_REQUEST
         if failed and anthropic and not (isinstance(page, dict) and page.get("type") == "error"):
             words = error_in(page) if isinstance(page, dict) else as_text(content)
-            error = error_of(response.status, words or f"the upstream answered with {response.status}")
+            words = words or f"the upstream answered with {response.status}"
+            error = SURFACES["messages"].error_of(response.status, words)
             return WholeAnswer(response, response.status, orjson.dumps(error))
         answer = WholeAnswer(response, response.status, content)
         answer.headers = response.headers  # as it came

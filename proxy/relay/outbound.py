@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from burnish.proxy.access.guard import Guard
 from burnish.proxy.client_headers import NO_KEYS, PREFIX, without_ours
+from burnish.proxy.http.browsers import REDIRECTS, check_redirect, sandboxed
 from burnish.proxy.http.connection import Body, Inform
 from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.http.headers import (
@@ -30,8 +31,6 @@ from burnish.proxy.http.headers import (
 from burnish.proxy.http.listener import INFORM, WITH_TRAILERS
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
-from burnish.proxy.http.redirects import REDIRECTS, check_redirect
-from burnish.proxy.http.sandbox import sandboxed
 from burnish.proxy.relay.routing import KEY_HEADERS, Target, placed
 from burnish.proxy.surfaces import Surface, surface_at, usual_path
 from burnish.proxy.surfaces.catalogue import ANTHROPIC

@@ -75,7 +75,7 @@ class PassthroughRelay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
-        tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
+        tunnel: ClientEnd | None = scope["extensions"].get(TUNNEL, {}).get("end")
         record = PassthroughUnderWay(scope, self._upstream.name)
         async with Client(scope, watch=False) as client:
             call = _Call(scope, send, client, record)

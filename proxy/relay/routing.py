@@ -107,8 +107,8 @@ class Upstream(Protocol):
     def lost(self, target: Target) -> bool:
         """Record that nothing listens there; return True if another target may be found."""
 
-    async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Return the models that a caller may name, ``default`` first, in the form of ``GET /v1/models``."""
+    async def offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
+        """Ask the upstream for its own models, in the form of ``GET /v1/models``."""
 
     async def lister(self, headers: RawHeaders) -> Target | None:
         """Pick the target that lists its models itself; None if only burnish knows them."""
@@ -182,10 +182,6 @@ class RemoteUpstream:
         self._down_until[target.url] = time.monotonic() + DOWN_S
         return len(self._urls) > 1
 
-    async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Ask the upstream, with the caller's key if burnish has none; the first replica that answers counts."""
-        return self.with_ours(await self.offered(headers))
-
     async def lister(self, headers: RawHeaders) -> Target | None:
         return await self.target(None, headers)
 
@@ -193,7 +189,7 @@ class RemoteUpstream:
         return [DEFAULT, *offered] if first_page else offered
 
     async def offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Return the upstream's own models."""
+        """Ask with the caller's key if burnish has none; the first replica that answers counts."""
         own = self._headers_for_list(headers)
         *others, last = sorted(self._urls, key=lambda url: url not in self._up())
         for url in others:
@@ -303,20 +299,17 @@ class LearningUpstream:
         self._route.lost(target.url)
         return True
 
-    async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """List ``default``, the base model, the loaded versions, and the engine's other models."""
-        return self.with_ours(await self._plain.offered(headers) if self._plain else [])
+    async def offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
+        return await self._plain.offered(headers) if self._plain else []
 
     async def lister(self, headers: RawHeaders) -> Target | None:
         return await self._plain.lister(headers) if self._plain else None
 
     def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
+        """List ``default``, the base model, the loaded versions, and the engine's other models."""
         loaded = sorted({BASE_VERSION, *self._route.resident()})
-        served = {
-            DEFAULT_MODEL,
-            self._base,
-            *(endpoint.model for endpoint in self._route.resident().values()),
-        }
+        models = (endpoint.model for endpoint in self._route.resident().values())
+        served = {DEFAULT_MODEL, self._base, *models}
         versions = (f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)
         base = self._window or next((each for each in offered if plain(each["id"]) == self._base), {})
         window = {name: base[name] for name in WINDOWS if name in base}

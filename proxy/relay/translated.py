@@ -32,7 +32,7 @@ from burnish.proxy.relay.log import Held
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming, with_headers
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.relay.steps import Outgoing
-from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
+from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.items import references, resolved, response_named
 from burnish.proxy.surfaces.lenient import Undecodable, decode
@@ -42,7 +42,7 @@ from burnish.proxy.translation import (
     TRANSLATIONS,
     AnswerWriter,
     ChatReader,
-    Translation,
+    error_as,
     with_history,
 )
 from burnish.system.apart import LARGE_BYTES, WorkerProcess
@@ -113,8 +113,8 @@ class Translator:
         if response.status < HTTPStatus.BAD_REQUEST or surface not in TRANSLATIONS:
             return response
         content = await response.whole()
-        told = _translated_error(response, TRANSLATIONS[surface], response.status, content)
-        return WholeAnswer(response, response.status, told)
+        error = _translated_error(response, SURFACES[surface], response.status, content)
+        return WholeAnswer(response, response.status, error)
 
     async def is_needed(
         self, response: UpstreamResponse, surface: str, scope: Scope, target: Target, path: bytes
@@ -167,7 +167,7 @@ class Translator:
         response = await sender.send(scope, target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
-            translated = await self._translated(response, translation, writer, stream=request.stream)
+            translated = await self._translated(response, surface, writer, stream=request.stream)
             answered.pop_all()
         return translated
 
@@ -191,7 +191,7 @@ class Translator:
         return with_headers({**scope, "path": CHAT_PATH, "query_string": b""}, headers)
 
     async def _translated(
-        self, response: UpstreamResponse, translation: Translation, writer: AnswerWriter, *, stream: bool
+        self, response: UpstreamResponse, surface: Surface, writer: AnswerWriter, *, stream: bool
     ) -> UpstreamResponse:
         """Translate an answer of chat into the client's format. Raises UpstreamCut."""
         status, encoding = response.status, encoding_of(response.headers)
@@ -206,7 +206,7 @@ class Translator:
             write = partial(_written, content, reader, writer, stream=stream)
             status, content = await read_apart(self._apart, content, encoding, write)
         if status >= HTTPStatus.BAD_REQUEST:
-            content = _translated_error(response, translation, status, content)
+            content = _translated_error(response, surface, status, content)
             kind = JSON_TYPE
         return WholeAnswer(response, status, content, kind)
 
@@ -287,12 +287,10 @@ class StreamedAnswer(ChangedAnswer):
             self._cut = last
 
 
-def _translated_error(
-    response: UpstreamResponse, translation: Translation, status: int, content: bytes
-) -> bytes:
+def _translated_error(response: UpstreamResponse, surface: Surface, status: int, content: bytes) -> bytes:
     with suppress(Undecodable):
         content = decode(content, encoding_of(response.headers), ERROR_BYTES)
-    return translation.error(status, content[:ERROR_BYTES])
+    return error_as(surface, status, content[:ERROR_BYTES])
 
 
 def _written(content: bytes, reader: ChatReader, writer: AnswerWriter, *, stream: bool) -> tuple[int, bytes]:

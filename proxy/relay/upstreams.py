@@ -153,7 +153,8 @@ class Upstreams:
         return by.lost(target)
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        return [*self._unclaimed(await self._main.models(headers)), *await self.beside()]
+        """Return the models that a caller may name, ``default`` first, in the form of ``GET /v1/models``."""
+        return [*self.with_ours(await self._main.offered(headers)), *await self.beside()]
 
     async def lister(self, headers: RawHeaders) -> Target | None:
         return await self._main.lister(headers)

@@ -6,6 +6,7 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from burnish.proxy.http.errors import BurnishError, InvalidRequest
@@ -104,6 +105,11 @@ class Surface(ABC):
     def error(self, error: BurnishError) -> Json:
         return error.envelope()
 
+    def error_of(self, status: int, words: str) -> Json:
+        """Return the error of an upstream that speaks another format."""
+        kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+        return {"error": {"message": words, "type": kind, "param": None, "code": None}}
+
     def path_naming(self, path: str, model: str) -> str | None:
         """Return the path with another model; None if the body names the model."""
         return None
@@ -122,6 +128,33 @@ def wrong_type(name: str, expected: str, member: Any) -> InvalidRequest:
 def nothing_asked(surface: Surface) -> InvalidRequest:
     name = surface.fields[0]
     return InvalidRequest(f"{name} is empty: send something to answer", param=name)
+
+
+def objects_at(body: Json, name: str, expected: str, entry: str) -> list[Json]:
+    """Return a member that must be a list of objects. Raises InvalidRequest."""
+    content = body.get(name)
+    if not isinstance(content, list):
+        raise wrong_type(name, expected, content)
+    for index, member in enumerate(content):
+        if not isinstance(member, dict):
+            raise wrong_type(f"{name}[{index}]", entry, member)
+    return content
+
+
+def check_role(message: Json, name: str) -> None:
+    """Raises InvalidRequest."""
+    if not isinstance(message.get("role"), str):
+        wrong = f"{name}.role"
+        raise InvalidRequest(f'{wrong} must be a string such as "user" or "assistant"', param=wrong)
+
+
+def extended(content: Any, text: str) -> Any:
+    """Append a text to the content of a system prompt; None if that is neither text nor parts."""
+    if not content:
+        return text
+    if isinstance(content, str):
+        return f"{content}\n\n{text}"
+    return [*content, {"type": "text", "text": text}] if isinstance(content, list) else None
 
 
 def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:

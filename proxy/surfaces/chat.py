@@ -11,13 +11,15 @@ from urllib.parse import quote
 
 import orjson
 
-from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
     Surface,
+    check_role,
+    extended,
     model_of,
+    objects_at,
     wants_stream,
     with_suffix,
     without_items,
@@ -48,7 +50,11 @@ class Chat(_OpenAi):
 
     def read(self, body: Json) -> ChatRequest:
         params = {key: param for key, param in body.items() if key not in ("messages", "model")}
-        return ChatRequest(_messages(body), self._model or model_of(body), wants_stream(body), params)
+        messages = objects_at(body, "messages", "a list of chat messages", "an object with a role")
+        for index, message in enumerate(messages):
+            if not isinstance(message.get("role"), str):  # histories are long, and this is for every request
+                check_role(message, f"messages[{index}]")
+        return ChatRequest(messages, self._model or model_of(body), wants_stream(body), params)
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return {**body, "messages": without_items(body["messages"], request, cut)}
@@ -61,7 +67,7 @@ class Chat(_OpenAi):
             return None  # no question
         if not system:
             return {**body, "messages": [{"role": "system", "content": text}, *messages]}
-        content = _extended(system[-1].get("content"), text)
+        content = extended(system[-1].get("content"), text)
         if content is None:
             return None
         system[-1] = {**system[-1], "content": content}
@@ -86,26 +92,6 @@ class Chat(_OpenAi):
             for delta, reason in deltas
         ]
         return _answer({**head, "object": "chat.completion.chunk"}, choices, request)
-
-
-def _extended(content: Any, text: str) -> Any:
-    """Append a text to the content of a message; None if it is neither text nor parts."""
-    if isinstance(content, str):
-        return f"{content}\n\n{text}" if content else text
-    return [*content, {"type": "text", "text": text}] if isinstance(content, list) else None
-
-
-def _messages(body: Json) -> list[Json]:
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        raise wrong_type("messages", "a list of chat messages", messages)
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise wrong_type(f"messages[{index}]", "an object with a role", message)
-        if not isinstance(message.get("role"), str):
-            wrong = f"messages[{index}].role"
-            raise InvalidRequest(f'{wrong} must be a string such as "user" or "assistant"', param=wrong)
-    return messages
 
 
 def _answer(head: Json, choices: list[Json], request: ChatRequest) -> LocalAnswer:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 from burnish.proxy.http.errors import BurnishError
-from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, without_items, wrong_type
+from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, objects_at, unread, without_items
 from burnish.proxy.surfaces.gemini_contents import (
     JSON,
     GeminiWriter,
@@ -111,7 +111,10 @@ class Gemini(Surface):
         return local_answer(writer, text, stream=request.stream, content_type=JSON)
 
     def error(self, error: BurnishError) -> Json:
-        return error_of(error.status, error.message)
+        return self.error_of(error.status, error.message)
+
+    def error_of(self, status: int, words: str) -> Json:
+        return error_of(status, words)
 
     def path_naming(self, path: str, model: str) -> str | None:
         match = PATH.fullmatch(unquote(path))
@@ -122,13 +125,9 @@ class Gemini(Surface):
 
 
 def _contents(body: Json) -> list[Json]:
-    contents = body.get("contents") or []
-    if not isinstance(contents, list):
-        raise wrong_type("contents", "a list of contents", contents)
-    for index, content in enumerate(contents):
-        if not isinstance(content, dict):
-            raise wrong_type(f"contents[{index}]", "an object with parts", content)
-    return contents
+    if not body.get("contents"):
+        return []
+    return objects_at(body, "contents", "a list of contents", "an object with parts")
 
 
 def _params(body: Json) -> Json:

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.ids import ALPHABET, LENGTH
-from burnish.proxy.surfaces.base import wrong_type
+from burnish.proxy.surfaces.base import check_role, wrong_type
 from burnish.proxy.surfaces.lenient import Json, objects
 
 Item = Json
@@ -44,13 +43,10 @@ class ReadItems(NamedTuple):
 def read_items(items: Sequence[Any]) -> ReadItems:
     """Read the items of a request. Raises InvalidRequest."""
     for index, item in enumerate(items):
-        wrong = f"input[{index}]"
         if not isinstance(item, dict):
-            raise wrong_type(wrong, "an object", item)
-        if _type(item) == "message" and not isinstance(item.get("role"), str):
-            raise InvalidRequest(
-                f'{wrong}.role must be a string such as "user" or "assistant"', param=f"{wrong}.role"
-            )
+            raise wrong_type(f"input[{index}]", "an object", item)
+        if _type(item) == "message":
+            check_role(item, f"input[{index}]")
     return messages_of(items)
 
 

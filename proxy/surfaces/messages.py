@@ -18,7 +18,10 @@ from burnish.proxy.surfaces.base import (
     Reply,
     Surface,
     before_ours,
+    check_role,
+    extended,
     model_of,
+    objects_at,
     our_id,
     unread,
     wants_stream,
@@ -97,10 +100,7 @@ class Messages(Surface):
         return {**body, "messages": messages or body["messages"]} | ({"thread": thread} if thread else {})
 
     def with_system(self, body: Json, text: str) -> Json | None:
-        system = body.get("system")
-        if isinstance(system, list):
-            return {**body, "system": [*system, {"type": "text", "text": text}]}
-        return {**body, "system": f"{system}\n\n{text}" if system else text}
+        return {**body, "system": extended(body.get("system"), text)}
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
@@ -111,10 +111,15 @@ class Messages(Surface):
         return local_answer(writer, text, stream=request.stream)
 
     def error(self, error: BurnishError) -> Json:
-        body = error_of(error.status, error.message)
+        body = self.error_of(error.status, error.message)
         if error.reason == THREAD_NOT_FOUND:
             body["error"]["details"] = {"error_code": error.reason}
         return body
+
+    def error_of(self, status: int, words: str) -> Json:
+        other = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+        kind = ERROR_TYPES.get(status, other)
+        return {"type": "error", "error": {"type": kind, "message": words}, "request_id": None}
 
 
 def _previous(thread: Any) -> tuple[str | None, bool]:
@@ -133,23 +138,11 @@ def _previous(thread: Any) -> tuple[str | None, bool]:
     )
 
 
-def error_of(status: int, message: str) -> Json:
-    is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    kind = ERROR_TYPES.get(status, "api_error" if is_ours else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
-
-
 def _items(body: Json) -> list[Json]:
-    items = body.get("messages")
-    if not isinstance(items, list):
-        raise wrong_type("messages", "a list of messages", items)
+    items = objects_at(body, "messages", "a list of messages", "an object with role and content")
     for index, message in enumerate(items):
-        wrong = f"messages[{index}]"
-        if not isinstance(message, dict):
-            raise wrong_type(wrong, "an object with role and content", message)
-        if not isinstance(message.get("role"), str):
-            raise InvalidRequest(f'{wrong}.role must be "user" or "assistant"', param=f"{wrong}.role")
-        _check_content(message.get("content"), f"{wrong}.content")
+        check_role(message, f"messages[{index}]")
+        _check_content(message.get("content"), f"messages[{index}].content")
     return items
 
 

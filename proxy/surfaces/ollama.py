@@ -15,7 +15,7 @@ import orjson
 
 from burnish.config.model_names import plain
 from burnish.proxy.http.errors import BurnishError
-from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, with_suffix, wrong_type
+from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, extended, unread, with_suffix, wrong_type
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, storable
 from burnish.proxy.surfaces.writing import (
@@ -71,7 +71,10 @@ class _Ollama(Surface):
         )
 
     def error(self, error: BurnishError) -> Json:
-        return error_of(error.message)
+        return self.error_of(error.status, error.message)
+
+    def error_of(self, status: int, words: str) -> Json:
+        return {"error": words}
 
 
 class OllamaChat(_Ollama):
@@ -116,8 +119,7 @@ class OllamaGenerate(_Ollama):
     def with_system(self, body: Json, text: str) -> Json | None:
         if body.get("raw") or not body.get("prompt"):
             return None
-        system = body.get("system")
-        return {**body, "system": f"{system}\n\n{text}" if system else text}
+        return {**body, "system": extended(body.get("system"), text)}
 
     def _message_in(self, part: Json) -> Json:
         if "response" not in part:
@@ -275,10 +277,6 @@ CALLS = ("tool_calls", "function_call")
 DURATIONS = ("total_duration", "eval_duration")
 
 
-def error_of(words: str) -> Json:
-    return {"error": words}
-
-
 def now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
@@ -316,7 +314,7 @@ class OllamaWriter(AnswerWriter):
         yield self._line({"content": ""}, **ending)
 
     def fail(self, words: str) -> Iterator[bytes]:
-        yield orjson.dumps(error_of(words)) + b"\n"
+        yield orjson.dumps({"error": words}) + b"\n"
 
     def _written(self, piece: AnswerPiece) -> bytes:
         if piece.call:

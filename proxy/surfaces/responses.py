@@ -15,6 +15,7 @@ from burnish.proxy.surfaces.base import (
     Reply,
     Surface,
     before_ours,
+    extended,
     model_of,
     our_id,
     unread,
@@ -89,9 +90,9 @@ class Responses(Surface):
 
     def with_system(self, body: Json, text: str) -> Json | None:
         instructions = body.get("instructions") or ""
-        if not isinstance(instructions, str):
-            return None
-        return {**body, "instructions": f"{instructions}\n\n{text}" if instructions else text}
+        return (
+            {**body, "instructions": extended(instructions, text)} if isinstance(instructions, str) else None
+        )
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)

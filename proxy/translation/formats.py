@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import orjson
 
 from burnish.proxy.http.errors import InvalidRequest
-from burnish.proxy.surfaces import (
-    ChatRequest,
-    Gemini,
-    OllamaChat,
-    OllamaGenerate,
-    Surface,
-    gemini_contents,
-    ollama,
-)
-from burnish.proxy.surfaces.base import inherited
+from burnish.proxy.surfaces.base import ChatRequest, Surface, inherited
+from burnish.proxy.surfaces.gemini import Gemini
 from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
-from burnish.proxy.surfaces.lenient import Json, as_text, error_in, loads, object_in, objects
-from burnish.proxy.surfaces.messages import error_of
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, loads, objects
 from burnish.proxy.surfaces.messages_stream import MessageWriter
-from burnish.proxy.surfaces.ollama import OllamaWriter
+from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate, OllamaWriter, now
 from burnish.proxy.surfaces.writing import AnswerWriter
 from burnish.proxy.translation import responses
 from burnish.proxy.translation.asking import ask, json_schema
@@ -46,8 +36,6 @@ class Translation(NamedTuple):
     """Takes a body and the request read from it. Raises InvalidRequest if chat can't express it."""
     writer: Callable[[Surface, Json, str, str], AnswerWriter]
     """Takes the surface of the path, the body, the completion id and the model."""
-    error: Callable[[int, bytes], bytes]
-    """Translates an error: takes status and body."""
     idle: Callable[[Json, ChatRequest], Json] | None = None
     """Answers requests without a question, if the format has any."""
 
@@ -59,14 +47,15 @@ def with_history(request: ChatRequest, history: list[Json], params: Json) -> Cha
     return replace(request, messages=messages, params=inherited(request.params, params), previous=None)
 
 
-def _translated_error(write: Callable[[int, str], Json]) -> Callable[[int, bytes], bytes]:
-    """Return a function that translates a chat error into another format."""
-
-    def translated(status: int, body: bytes) -> bytes:
-        words = error_in(_object(body)) or as_text(body) or f"the upstream answered with {status}"
-        return orjson.dumps(write(status, words))
-
-    return translated
+def error_as(surface: Surface, status: int, body: bytes) -> bytes:
+    """Translate an error of chat into another format. Responses has OpenAI's form, too, so there it may stay."""
+    error = _object(body)
+    details = error.get("error")
+    is_openais = isinstance(details, dict) and isinstance(details.get("message"), str)
+    if surface.name == "responses" and is_openais and not body.lstrip().startswith(b"["):
+        return body
+    words = error_in(error) or as_text(body) or f"the upstream answered with {status}"
+    return orjson.dumps(surface.error_of(status, words))
 
 
 def _object(body: bytes) -> Json:
@@ -78,21 +67,10 @@ def _object(body: bytes) -> Json:
     return {}
 
 
-def _responses_error(status: int, body: bytes) -> bytes:
-    """Return an error as it is if it has the form of OpenAI's, which chat and Responses share."""
-    error = (object_in(body) or {}).get("error")
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        return body
-    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    envelope = {"type": kind, "param": None, "code": None}
-    return _translated_error(lambda status, words: {"error": {"message": words, **envelope}})(status, body)
-
-
 def _of_ollama(members: Callable[[Json], Json]) -> Translation:
     return Translation(
         _ollama_as_chat,
         lambda surface, body, name, model: OllamaWriter(model, members),
-        _translated_error(lambda status, words: ollama.error_of(words)),
         lambda body, request: _ollama_loaded(body, request, members),
     )
 
@@ -161,7 +139,7 @@ def _ollama_loaded(body: Json, request: ChatRequest, members_of: Callable[[Json]
     """Answer a request that only loads or unloads a model, which the upstream does by itself."""
     reason = "unload" if body.get("keep_alive") in NO_TIME else "load"
     ending = {"done": True, "done_reason": reason}
-    return {"model": request.model, "created_at": ollama.now(), **members_of({"content": ""}), **ending}
+    return {"model": request.model, "created_at": now(), **members_of({"content": ""}), **ending}
 
 
 def _ollama_format(body: Json) -> Json | None:
@@ -235,15 +213,9 @@ def _gemini_part(part: Json) -> Json:
 
 
 TRANSLATIONS = {
-    "messages": Translation(
-        _messages_as_chat,
-        lambda surface, body, name, model: MessageWriter(name, model),
-        _translated_error(error_of),
-    ),
+    "messages": Translation(_messages_as_chat, lambda surface, body, name, model: MessageWriter(name, model)),
     "responses": Translation(
-        responses.as_chat,
-        lambda surface, body, name, model: responses.writer(body, name, model),
-        _responses_error,
+        responses.as_chat, lambda surface, body, name, model: responses.writer(body, name, model)
     ),
     "ollama_chat": _of_ollama(OllamaChat().members_of),
     "ollama_generate": _of_ollama(OllamaGenerate().members_of),
@@ -252,7 +224,6 @@ TRANSLATIONS = {
         lambda surface, body, name, model: GeminiWriter(
             name, model, events=not isinstance(surface, Gemini) or surface.sse
         ),
-        _translated_error(gemini_contents.error_of),
     ),
 }
 """By the name of the client's surface."""

@@ -18,7 +18,7 @@ from burnish.app.app import running
 from burnish.app.asgi import App
 from burnish.app.serve import server_for
 from burnish.config.config import load_config
-from burnish.proxy.http.server import Server
+from burnish.proxy.http.listener import Server
 from tests.support.patience import within
 from tests.support.upstream import Script, Upstream, upstream
 
