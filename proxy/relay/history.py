@@ -36,13 +36,7 @@ def may_have_traces(surface: Surface, messages: Sequence[dict[str, Any]], body: 
 
 
 async def freed(
-    surface: Surface,
-    body: Json,
-    request: ChatRequest,
-    sent: bytes,
-    *,
-    log: Log,
-    headers: Named,
+    surface: Surface, body: Json, request: ChatRequest, sent: bytes, *, log: Log, headers: Named
 ) -> tuple[Json, ChatRequest]:
     """Return a body and its request without answers of burnish's own beside the assistant's words.
 

@@ -30,10 +30,7 @@ DEFAULT = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "bu
 FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
 """Headers of a caller that clouds need before they list their models."""
 
-KEY_HEADERS = {
-    "api.anthropic.com": b"x-api-key",
-    "generativelanguage.googleapis.com": b"x-goog-api-key",
-}
+KEY_HEADERS = {"api.anthropic.com": b"x-api-key", "generativelanguage.googleapis.com": b"x-goog-api-key"}
 """They take Authorization for a login, and refuse a key there."""
 ANTHROPICS = (b"anthropic-version", b"2023-06-01")
 """Without it, Anthropic refuses every request."""

@@ -7,16 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from burnish.proxy.surfaces.choices import Calls
-from burnish.proxy.surfaces.lenient import (
-    Json,
-    TooMuch,
-    decode,
-    dumps,
-    error_in,
-    loads,
-    object_in,
-    objects,
-)
+from burnish.proxy.surfaces.lenient import Json, TooMuch, decode, dumps, error_in, loads, object_in, objects
 from burnish.proxy.surfaces.sse import DONE, EVENT_LIMIT_BYTES, SseParser, is_streamed
 from burnish.proxy.surfaces.writing import AnswerPiece, ToolCall
 
