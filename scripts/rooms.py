@@ -106,7 +106,6 @@ ROOMS: Mapping[str, Room] = {
             "burnish.app.observe",
             "burnish.parts.desktop.service",
             "burnish.parts.signals",
-            "burnish.proxy.translation",
         ),
     ),
     # Hosts, converters and trainers with real engines. The proxy before them meets the same answers from the doubles
@@ -186,7 +185,6 @@ ROOMS: Mapping[str, Room] = {
             "burnish.proxy.http",
             "burnish.proxy.relay",
             "burnish.proxy.surfaces",
-            "burnish.proxy.translation",
             "burnish.app.observe",
         ),
         alone=True,

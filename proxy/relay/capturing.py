@@ -32,11 +32,11 @@ from burnish.proxy.relay.given_tokens import WAYS, Collected, Way, as_events, co
 from burnish.proxy.relay.outbound import Outbound, append_members, readable
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.steps import Outgoing, Step
+from burnish.proxy.surfaces import SURFACES, Translatable
 from burnish.proxy.surfaces.base import wants_stream
 from burnish.proxy.surfaces.lenient import Json, decode, object_in
 from burnish.proxy.surfaces.sse import DONE
 from burnish.proxy.surfaces.writing import EVENTS
-from burnish.proxy.translation import TRANSLATIONS
 from burnish.system.apart import WorkerProcess
 
 CHAT = "chat"
@@ -91,7 +91,7 @@ class Capturing(Step):
         flight.collected = Collected()
         surface = flight.asked.surface
         params = flight.params if surface == CHAT else {}
-        if surface != CHAT and surface not in TRANSLATIONS:
+        if surface != CHAT and not isinstance(SURFACES[surface], Translatable):
             flight.collected.lacks(f"the format {surface} can't be translated into chat")
         elif flight.params.get("n") not in (None, 1):
             flight.collected.lacks("several answers were asked for at once (n)")

@@ -19,7 +19,7 @@ from burnish.proxy.relay.flight import Ending
 from burnish.proxy.relay.outbound import Outbound
 from burnish.proxy.relay.routing import MAX_TRIES
 from burnish.proxy.relay.upstreams import Upstreams
-from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces import Messages
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, is_anthropics, listed, with_models
 from burnish.proxy.surfaces.lenient import Undecodable, as_text, decode, error_in, loads
 
@@ -71,7 +71,7 @@ class ModelList:
         if failed and anthropic and not (isinstance(page, dict) and page.get("type") == "error"):
             words = error_in(page) if isinstance(page, dict) else as_text(content)
             words = words or f"the upstream answered with {response.status}"
-            error = SURFACES["messages"].error_of(response.status, words)
+            error = Messages().error_of(response.status, words)
             return WholeAnswer(response, response.status, orjson.dumps(error))
         answer = WholeAnswer(response, response.status, content)
         answer.headers = response.headers  # as it came

@@ -33,7 +33,8 @@ from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
-from burnish.proxy.surfaces.catalogue import ANTHROPIC, SHOW, asked_for
+from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
+from burnish.proxy.surfaces.paths import SHOW
 from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -164,7 +165,7 @@ class PassthroughRelay:
             if target.embedded or self._translator.needed(target, surface.name, scope["path"]):
                 raise fault
             with await self._outbound.send(scope, target, body, path) as response:
-                if await self._translator.is_needed(response, surface.name, scope, target, path):
+                if await self._translator.is_needed(response, surface, scope, target, path):
                     raise fault
                 await stream(response, *call)
         finally:

@@ -231,7 +231,7 @@ class Relay:
             sender = outgoing.sender or self._outbound
             response = await sender.send(scope_sent, target, content, path)
             if target.embedded:
-                response = await translator.own_error(response, name)
+                response = await translator.own_error(response, surface)
             if response.status not in UNKNOWN_PATH:
                 return response
         return await translator.answer(response, outgoing)

@@ -32,21 +32,16 @@ from burnish.proxy.relay.log import Held
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming, with_headers
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.relay.steps import Outgoing
-from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, surface_at
-from burnish.proxy.surfaces.base import nothing_asked
+from burnish.proxy.surfaces import ChatRequest, Surface, Translatable, surface_at
+from burnish.proxy.surfaces.base import inherited, nothing_asked
+from burnish.proxy.surfaces.chat_reader import ChatReader
 from burnish.proxy.surfaces.items import references, resolved, response_named
-from burnish.proxy.surfaces.lenient import Undecodable, decode
+from burnish.proxy.surfaces.lenient import Json, Undecodable, as_text, decode, error_in, loads, objects
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
-from burnish.proxy.translation import (
-    CHAT_PATH,
-    TRANSLATIONS,
-    AnswerWriter,
-    ChatReader,
-    error_as,
-    with_history,
-)
+from burnish.proxy.surfaces.writing import AnswerWriter
 from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
+CHAT_PATH = "/v1/chat/completions"
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 # An engine may be updated, so its formats are looked up again after this time.
 REMEMBERED_S = 600.0
@@ -103,24 +98,24 @@ class Translator:
                 answered.enter_context(response)
                 # If the path names the model, it must name the one at the target.
                 path, _ = naming(surface, target, scope["raw_path"], b"{}")
-                if not await self.is_needed(response, surface.name, scope, target, path):
+                if not await self.is_needed(response, surface, scope, target, path):
                     answered.pop_all()
                     return response
+        assert isinstance(surface, Translatable)
         return await self._in_chat(surface, outgoing)
 
-    async def own_error(self, response: UpstreamResponse, surface: str) -> UpstreamResponse:
+    async def own_error(self, response: UpstreamResponse, surface: Surface) -> UpstreamResponse:
         """Return an answer of the embedded engine; an error in the client's form, because llama.cpp's is OpenAI's."""
-        if response.status < HTTPStatus.BAD_REQUEST or surface not in TRANSLATIONS:
+        if response.status < HTTPStatus.BAD_REQUEST or not isinstance(surface, Translatable):
             return response
-        content = await response.whole()
-        error = _translated_error(response, SURFACES[surface], response.status, content)
+        error = _translated_error(response, surface, response.status, await response.whole())
         return WholeAnswer(response, response.status, error)
 
     async def is_needed(
-        self, response: UpstreamResponse, surface: str, scope: Scope, target: Target, path: bytes
+        self, response: UpstreamResponse, surface: Surface, scope: Scope, target: Target, path: bytes
     ) -> bool:
         """Find out from an upstream's answer whether it lacks a format that could be translated for it."""
-        if surface not in TRANSLATIONS or response.status not in UNKNOWN_PATH:
+        if not isinstance(surface, Translatable) or response.status not in UNKNOWN_PATH:
             return False
         return await self._lacks(scope, target, path)
 
@@ -150,19 +145,19 @@ class Translator:
         except (UpstreamUnreachable, UpstreamTimeout):
             return True  # some crash on an empty request, but none on a path that it doesn't have
 
-    async def _in_chat(self, surface: Surface, outgoing: Outgoing) -> UpstreamResponse:
-        translation, target, body = TRANSLATIONS[surface.name], outgoing.target, outgoing.body
+    async def _in_chat(self, surface: Translatable, outgoing: Outgoing) -> UpstreamResponse:
+        target, body = outgoing.target, outgoing.body
         large = None
         if len(body) > LARGE_BYTES:
             large = await reading(self._apart, _read_apart, surface, body, target.url, target.model)
         asked, request, chat = large or await self._read(surface, body, target, outgoing.flight)
-        if translation.idle and not request.messages:
-            return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
+        if not request.messages and (idle := surface.idle(asked, request)):
+            return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(idle))
         if target.embedded and not request.messages:
             raise nothing_asked(surface)
         sent = append_members(chat, target.fields)
         # A response opens what came before it to whoever names it, and others may know the completion's own ID.
-        writer = translation.writer(surface, asked, unguessable_id(), target.model or request.model or "")
+        writer = surface.writer(asked, unguessable_id(), target.model or request.model or "")
         sender, scope = outgoing.sender or self._outbound, self._as_chat(outgoing.scope, target)
         response = await sender.send(scope, target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
@@ -171,7 +166,7 @@ class Translator:
             answered.pop_all()
         return translated
 
-    async def _read(self, surface: Surface, body: bytes, target: Target, flight: Flight) -> InChat:
+    async def _read(self, surface: Translatable, body: bytes, target: Target, flight: Flight) -> InChat:
         asked = orjson.loads(body)
         request = await self._complete(surface.read(asked), flight)
         return InChat(asked, request, _chat(surface, asked, request, target.url, target.model))
@@ -191,7 +186,7 @@ class Translator:
         return with_headers({**scope, "path": CHAT_PATH, "query_string": b""}, headers)
 
     async def _translated(
-        self, response: UpstreamResponse, surface: Surface, writer: AnswerWriter, *, stream: bool
+        self, response: UpstreamResponse, surface: Translatable, writer: AnswerWriter, *, stream: bool
     ) -> UpstreamResponse:
         """Translate an answer of chat into the client's format. Raises UpstreamCut."""
         status, encoding = response.status, encoding_of(response.headers)
@@ -218,7 +213,7 @@ class Translator:
         if request.previous is None:
             return request
         param = "thread" if "thread" in request.params else "previous_response_id"
-        return with_history(request, *await self._before(request.previous, flight, param))
+        return _with_history(request, *await self._before(request.previous, flight, param))
 
     async def _before(self, name: str, flight: Flight, param: str) -> Held:
         """Return what came before, up to a response that a member of a request names. Raises InvalidRequest."""
@@ -287,10 +282,30 @@ class StreamedAnswer(ChangedAnswer):
             self._cut = last
 
 
-def _translated_error(response: UpstreamResponse, surface: Surface, status: int, content: bytes) -> bytes:
+def _with_history(request: ChatRequest, history: list[Json], params: Json) -> ChatRequest:
+    """Return a request with the messages before it; ``params``: the parameters that came with those."""
+    first = 1 if request.params.get("instructions") is True else 0
+    messages = [*request.messages[:first], *history, *request.messages[first:]]
+    return replace(request, messages=messages, params=inherited(request.params, params), previous=None)
+
+
+def _translated_error(
+    response: UpstreamResponse, surface: Translatable, status: int, content: bytes
+) -> bytes:
+    """Return an error of chat in another format. Responses has OpenAI's form, too, so there it may stay."""
     with suppress(Undecodable):
         content = decode(content, encoding_of(response.headers), ERROR_BYTES)
-    return error_as(surface, status, content[:ERROR_BYTES])
+    content = content[:ERROR_BYTES]
+    error: Any = None
+    with suppress(ValueError):
+        error = loads(content)
+    body = next(iter(objects(error)), error)  # Google puts it into a list
+    details = body.get("error") if isinstance(body, dict) else None
+    openais = body is error and isinstance(details, dict) and isinstance(details.get("message"), str)
+    if openais and surface.name == "responses":
+        return content
+    words = (error_in(body) if isinstance(body, dict) else None) or as_text(content)
+    return orjson.dumps(surface.error_of(status, words or f"the upstream answered with {status}"))
 
 
 def _written(content: bytes, reader: ChatReader, writer: AnswerWriter, *, stream: bool) -> tuple[int, bytes]:
@@ -314,7 +329,7 @@ class InChat(NamedTuple):
     """The body of the same request to chat."""
 
 
-def _read_apart(surface: Surface, body: bytes, url: str, own_model: str | None) -> InChat | None:
+def _read_apart(surface: Translatable, body: bytes, url: str, own_model: str | None) -> InChat | None:
     """Return a request without its conversation, and all of it in chat; None if it refers to earlier answers."""
     asked = orjson.loads(body)
     request = surface.read(asked)
@@ -326,11 +341,11 @@ def _read_apart(surface: Surface, body: bytes, url: str, own_model: str | None) 
 
 
 def _chat(
-    surface: Surface, asked: dict[str, Any], request: ChatRequest, url: str, own_model: str | None
+    surface: Translatable, asked: dict[str, Any], request: ChatRequest, url: str, own_model: str | None
 ) -> bytes:
     """``url`` and ``own_model`` are the target's."""
     model = own_model or request.model
-    chat = ({"model": model} if model else {}) | TRANSLATIONS[surface.name].as_chat(asked, request)
+    chat = ({"model": model} if model else {}) | surface.as_chat(asked, request)
     if LIMIT in chat and f".{urlsplit(url).hostname}".endswith(OPENAI):
         chat[NEW_LIMIT] = chat.pop(LIMIT)
     return orjson.dumps(chat)

@@ -1,6 +1,6 @@
 """Wire formats: what clients send and what upstreams answer, one format a file."""
 
-from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
+from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, Translatable
 from burnish.proxy.surfaces.chat import Chat, Completions
 from burnish.proxy.surfaces.gemini import Gemini
 from burnish.proxy.surfaces.messages import Messages
@@ -20,6 +20,7 @@ __all__ = [
     "Reply",
     "Responses",
     "Surface",
+    "Translatable",
     "error_at",
     "is_completion",
     "is_usual",

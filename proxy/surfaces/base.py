@@ -6,12 +6,11 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, ClassVar
 
 from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces.lenient import Json, TooMuch, Undecodable, as_text, decode
-from burnish.proxy.surfaces.writing import LocalAnswer
+from burnish.proxy.surfaces.writing import AnswerWriter, LocalAnswer, local_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +104,39 @@ class Surface(ABC):
     def error(self, error: BurnishError) -> Json:
         return error.envelope()
 
-    def error_of(self, status: int, words: str) -> Json:
-        """Return the error of an upstream that speaks another format."""
-        kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-        return {"error": {"message": words, "type": kind, "param": None, "code": None}}
-
     def path_naming(self, path: str, model: str) -> str | None:
         """Return the path with another model; None if the body names the model."""
         return None
+
+
+class Translatable(Surface):
+    """A format that can be translated into chat, for an upstream that knows no other."""
+
+    whole_type: ClassVar[str] = "application/json"
+    """Content type of an answer that isn't streamed."""
+
+    @abstractmethod
+    def as_chat(self, body: Json, request: ChatRequest) -> Json:
+        """Return the same request to chat. Raises InvalidRequest if chat can't express it."""
+
+    def idle(self, body: Json, request: ChatRequest) -> Json | None:
+        """Answer a request without a question, if the format has any."""
+        return None
+
+    @abstractmethod
+    def writer(self, body: Json, completion_id: str, model: str) -> AnswerWriter:
+        """Return what writes the answer to a request."""
+
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
+        writer = self.writer({}, completion_id, model)
+        return local_answer(writer, text, stream=request.stream, content_type=self.whole_type)
+
+    @abstractmethod
+    def error_of(self, status: int, words: str) -> Json:
+        """Return an error of the upstream's."""
+
+    def error(self, error: BurnishError) -> Json:
+        return self.error_of(error.status, error.message)
 
 
 def unread(body: bytes) -> Reply:

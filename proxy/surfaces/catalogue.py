@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from burnish.config.model_names import LATEST, plain
 from burnish.proxy.surfaces.lenient import Json
+from burnish.proxy.surfaces.paths import SHOW
 
 Describe = Callable[[list[Json]], Json | None]
 """Takes all models and returns the answer; None if the requested model isn't among them."""
@@ -20,7 +21,6 @@ ANTHROPIC = "anthropic-version"
 """Header that all Anthropic clients send."""
 OLLAMA_VERSION = "0.33.0"
 """Ollama version that burnish reports; clients use it to detect features."""
-SHOW = "/api/show"
 WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
 """Names that upstreams use for the context length in tokens."""
 GOOGLE = re.compile(r"/v1(?:beta|alpha)/models(?:/(?P<model>.+))?")

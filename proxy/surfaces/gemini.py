@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
-from burnish.proxy.http.errors import BurnishError
-from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, objects_at, unread, without_items
+from burnish.proxy.http.errors import InvalidRequest
+from burnish.proxy.surfaces.asking import ask, json_schema
+from burnish.proxy.surfaces.base import ChatRequest, Reply, Translatable, objects_at, unread, without_items
 from burnish.proxy.surfaces.gemini_contents import (
     JSON,
     GeminiWriter,
@@ -20,13 +21,13 @@ from burnish.proxy.surfaces.gemini_contents import (
     error_of,
     member,
     parts_of,
+    schema_of,
     snake,
     tools_of,
     turns,
 )
 from burnish.proxy.surfaces.lenient import Json, error_in, integer, loads, objects, storable
 from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
-from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
 PATH = re.compile(
     r"(?P<prefix>.*?)/models/(?P<model>.+)"
@@ -50,6 +51,10 @@ FINISH_REASONS = {
     **dict.fromkeys(FILTERED, "content_filter"),
 }
 """Gemini's finish reason → chat's; unknown ones stay, in lower case."""
+MODES = {"ANY": "required", "NONE": "none"}
+"""Gemini's function calling mode → chat's ``tool_choice``; others are up to the model."""
+SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
+"""Audio subtype → chat's format, if they differ."""
 KEPT_MEMBERS = ("logprobsResult", "citationMetadata", "groundingMetadata")
 """Members of a candidate that are kept beside its message."""
 TOKENS = {
@@ -61,13 +66,14 @@ TOKENS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Gemini(Surface):
+class Gemini(Translatable):
     """The format, with what a request's path says: model and streaming. The log reads bodies without a path."""
 
     name: ClassVar[str] = "gemini"
     history: ClassVar[str] = "contents"
     fields: ClassVar[tuple[str, ...]] = ("contents",)
     key_header: ClassVar[bytes | None] = b"x-goog-api-key"
+    whole_type: ClassVar[str] = JSON
     model: str | None = None
     stream: bool = False
     sse: bool = True
@@ -106,12 +112,34 @@ class Gemini(Surface):
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _Collector().read(body.removeprefix(BYTE_ORDER_MARK).strip())
 
-    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        writer = GeminiWriter(completion_id, model, events=self.sse)
-        return local_answer(writer, text, stream=request.stream, content_type=JSON)
+    def as_chat(self, body: Json, request: ChatRequest) -> Json:
+        """Leaves out tools that Google's servers run, thinking budgets, safety settings, labels."""
+        params = request.params
+        top_k = params.get("top_k")
+        if member(body, "cachedContent"):
+            raise InvalidRequest(
+                "cachedContent needs an upstream that speaks Gemini: this one only speaks chat completions",
+                param="cachedContent",
+            )
+        if params.get("n") not in (None, 1):
+            raise InvalidRequest(
+                "candidateCount must be 1 if the upstream only speaks chat completions",
+                param="generationConfig.candidateCount",
+            )
+        return ask(
+            request,
+            [_chat_message(message) for message in request.messages],
+            max_tokens=params.get("max_tokens"),
+            # Google's clients send 40.0, which some engines refuse.
+            top_k=int(top_k) if isinstance(top_k, float) and top_k.is_integer() else top_k,
+            response_format=_chat_format(member(body, "generationConfig")),
+            **_chat_tools(
+                member(member(body, "toolConfig"), "functionCallingConfig"), params.get("tools", [])
+            ),
+        )
 
-    def error(self, error: BurnishError) -> Json:
-        return self.error_of(error.status, error.message)
+    def writer(self, body: Json, completion_id: str, model: str) -> GeminiWriter:
+        return GeminiWriter(completion_id, model, events=self.sse)
 
     def error_of(self, status: int, words: str) -> Json:
         return error_of(status, words)
@@ -139,6 +167,37 @@ def _params(body: Json) -> Json:
     return (
         params | {key: setting for key, setting in settings.items() if setting is not None} | tools_of(body)
     )
+
+
+def _chat_tools(config: Any, tools: list[Json]) -> Json:
+    allowed, mode = member(config, "allowedFunctionNames"), member(config, "mode")
+    if isinstance(allowed, list) and allowed:
+        tools = [tool for tool in tools if tool["function"].get("name") in allowed]
+    return {"tools": tools, "tool_choice": MODES.get(mode) if isinstance(mode, str) else None}
+
+
+def _chat_format(config: Any) -> Json | None:
+    if member(config, "responseMimeType") != "application/json":
+        return None
+    schema = member(config, "responseJsonSchema") or schema_of(member(config, "responseSchema"))
+    return json_schema(schema) if isinstance(schema, dict) and schema else {"type": "json_object"}
+
+
+def _chat_message(message: Json) -> Json:
+    content = message.get("content")
+    return {**message, "content": list(map(_chat_part, content))} if isinstance(content, list) else message
+
+
+def _chat_part(part: Json) -> Json:
+    blob = part.get("inlineData")
+    if part["type"] != "inlineData" or not isinstance(blob, dict):
+        return part
+    kind, content = str(member(blob, "mimeType")), blob.get("data")
+    family, _, name = kind.partition("/")
+    if family == "audio":
+        return {"type": "input_audio", "input_audio": {"data": content, "format": SOUNDS.get(name, name)}}
+    filename = str(member(blob, "displayName") or f"document.{name}")
+    return {"type": "file", "file": {"filename": filename, "file_data": f"data:{kind};base64,{content}"}}
 
 
 def _text(body: bytes) -> tuple[str, str | None]:

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 
 from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import messages_blocks
+from burnish.proxy.surfaces.asking import ask, json_schema
 from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
-    Surface,
+    Translatable,
     before_ours,
     check_role,
     extended,
@@ -27,7 +28,7 @@ from burnish.proxy.surfaces.base import (
     wants_stream,
     wrong_type,
 )
-from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, storable
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.messages_stream import MessageMerger, MessageWriter
 from burnish.proxy.surfaces.sse import JsonEvents, is_streamed
 from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
@@ -62,7 +63,7 @@ ERROR_TYPES: dict[int, str] = {
 """Other statuses are an ``invalid_request_error`` or an ``api_error``."""
 
 
-class Messages(Surface):
+class Messages(Translatable):
     name: ClassVar[str] = "messages"
     history: ClassVar[str] = "messages"
     fields: ClassVar[tuple[str, ...]] = ("messages",)
@@ -105,13 +106,25 @@ class Messages(Surface):
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
+    def as_chat(self, body: Json, request: ChatRequest) -> Json:
+        """Leaves out tools that Anthropic's servers run, thinking budgets, cache settings, metadata."""
+        return ask(
+            request,
+            tools=[tool for tool in objects(request.params.get("tools")) if tool.get("type") == "function"],
+            max_tokens=body.get("max_tokens"),
+            response_format=_format(body),
+        )
+
+    def writer(self, body: Json, completion_id: str, model: str) -> MessageWriter:
+        return MessageWriter(completion_id, model)
+
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        writer = MessageWriter(completion_id, model)
+        writer = self.writer({}, completion_id, model)
         writer.whole["id"] = our_id(OUR_PREFIX, completion_id, request.previous)
         return local_answer(writer, text, stream=request.stream)
 
     def error(self, error: BurnishError) -> Json:
-        body = self.error_of(error.status, error.message)
+        body = super().error(error)
         if error.reason == THREAD_NOT_FOUND:
             body["error"]["details"] = {"error_code": error.reason}
         return body
@@ -136,6 +149,16 @@ def _previous(thread: Any) -> tuple[str | None, bool]:
         param="thread",
         code=THREAD_NOT_FOUND,
     )
+
+
+def _format(body: Json) -> Json | None:
+    output_format: Any = body.get("output_config")
+    output_format = (
+        output_format.get("format") if isinstance(output_format, dict) else body.get("output_format")
+    )
+    if not isinstance(output_format, dict) or output_format.get("type") != "json_schema":
+        return None
+    return json_schema(output_format.get("schema"), strict=True)
 
 
 def _items(body: Json) -> list[Json]:

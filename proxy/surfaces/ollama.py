@@ -14,17 +14,24 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.config.model_names import plain
-from burnish.proxy.http.errors import BurnishError
-from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, extended, unread, with_suffix, wrong_type
+from burnish.proxy.http.errors import InvalidRequest
+from burnish.proxy.surfaces.asking import ask, json_schema
+from burnish.proxy.surfaces.base import (
+    ChatRequest,
+    Reply,
+    Translatable,
+    extended,
+    unread,
+    with_suffix,
+    wrong_type,
+)
 from burnish.proxy.surfaces.chat import Chat
-from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, storable
+from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, objects, storable
 from burnish.proxy.surfaces.writing import (
     AnswerPiece,
     AnswerWriter,
-    LocalAnswer,
     WholeCalls,
     arguments_of,
-    local_answer,
 )
 
 CHAT = Chat()
@@ -46,32 +53,63 @@ SETTINGS = {**{name: name for name in SAME_SETTINGS}, "num_predict": "max_tokens
 """Ollama's sampling setting → chat's."""
 OLLAMA_MEMBERS = frozenset({"images", "thinking", "tool_calls", "tool_name"})
 """Members in which Ollama's messages differ from chat's."""
+NOT_CHAT = ("raw", "suffix", "template", "context")
+"""Members of ``/api/generate`` that bypass the model's chat template."""
+NO_TIME = (0, "0", "0s", "0m")
+"""``keep_alive`` values that unload a model."""
 IMAGE_TYPES = {"iVBOR": "png", "/9j/": "jpeg", "R0lGO": "gif", "UklGR": "webp"}
 """First characters of an image in base64 → its type, which Ollama's clients don't send."""
 
 
-class _Ollama(Surface):
-    """The answers of both formats."""
+class _Ollama(Translatable):
+    """What both formats share."""
+
+    whole_type: ClassVar[str] = "application/json; charset=utf-8"
 
     @abstractmethod
     def _message_in(self, part: Json) -> Json:
         """Return the message in a part of an answer, in the form of /api/chat; {} if there is none."""
 
     @abstractmethod
-    def members_of(self, message: Json) -> Json:
+    def _members_of(self, message: Json) -> Json:
         """Return the members of an answer for a message in the form of /api/chat."""
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _Collector(self._message_in).read(body)
 
-    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        writer = OllamaWriter(model, self.members_of)
-        return local_answer(
-            writer, text, stream=request.stream, content_type="application/json; charset=utf-8"
+    def as_chat(self, body: Json, request: ChatRequest) -> Json:
+        """Leaves out ``keep_alive``, options of the runner (``num_ctx``), whether to think."""
+        for name in NOT_CHAT:
+            if body.get(name):
+                raise InvalidRequest(
+                    f"{name} needs an upstream that speaks Ollama's format: this one only speaks chat completions; "
+                    "send only prompt and system",
+                    param=name,
+                )
+        runner_options, params = body.get("options"), request.params
+        options = runner_options if isinstance(runner_options, dict) else {}
+        limit, effort = params.get("max_tokens"), body.get("think")
+        return ask(
+            request,
+            tools=[
+                {"type": "function", "function": tool["function"]}
+                for tool in objects(params.get("tools"))
+                if isinstance(tool.get("function"), dict)
+            ],
+            # Below one means no limit.
+            max_tokens=limit if isinstance(limit, int) and limit > 0 else None,
+            repetition_penalty=options.get("repeat_penalty"),
+            reasoning_effort=effort if isinstance(effort, str) else None,
+            response_format=_format(body),
         )
 
-    def error(self, error: BurnishError) -> Json:
-        return self.error_of(error.status, error.message)
+    def idle(self, body: Json, request: ChatRequest) -> Json:
+        """Answer a request that only loads or unloads a model, which the upstream does by itself."""
+        ending = {"done": True, "done_reason": "unload" if body.get("keep_alive") in NO_TIME else "load"}
+        return {"model": request.model, "created_at": _now(), **self._members_of({"content": ""}), **ending}
+
+    def writer(self, body: Json, completion_id: str, model: str) -> AnswerWriter:
+        return OllamaWriter(model, self._members_of)
 
     def error_of(self, status: int, words: str) -> Json:
         return {"error": words}
@@ -96,7 +134,7 @@ class OllamaChat(_Ollama):
         message = part.get("message")
         return message if isinstance(message, dict) else {}
 
-    def members_of(self, message: Json) -> Json:
+    def _members_of(self, message: Json) -> Json:
         return {"message": {"role": "assistant", **message}}
 
 
@@ -127,9 +165,16 @@ class OllamaGenerate(_Ollama):
         extras: Json = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
         return {"content": part["response"], **extras}
 
-    def members_of(self, message: Json) -> Json:
+    def _members_of(self, message: Json) -> Json:
         extras = {key: member for key, member in message.items() if key != "content"}
         return {"response": message["content"], **extras}
+
+
+def _format(body: Json) -> Json | None:
+    output_format = body.get("format")
+    if output_format == "json":
+        return {"type": "json_object"}
+    return json_schema(output_format) if isinstance(output_format, dict) and output_format else None
 
 
 def _text(body: Json, name: str) -> str:
@@ -277,7 +322,7 @@ CALLS = ("tool_calls", "function_call")
 DURATIONS = ("total_duration", "eval_duration")
 
 
-def now() -> str:
+def _now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -326,7 +371,7 @@ class OllamaWriter(AnswerWriter):
         return self._line({"content": "", name: piece.text}, done=False)
 
     def _head(self) -> Json:
-        return {"model": self._model, "created_at": now()}
+        return {"model": self._model, "created_at": _now()}
 
     def _line(self, message: Json, **members: Any) -> bytes:
         return orjson.dumps(self._head() | self._members_of(message) | members) + b"\n"

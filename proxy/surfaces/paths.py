@@ -10,7 +10,6 @@ from urllib.parse import unquote
 
 from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.surfaces.base import Surface
-from burnish.proxy.surfaces.catalogue import SHOW
 from burnish.proxy.surfaces.chat import DEPLOYED, Chat, Completions
 from burnish.proxy.surfaces.gemini import Gemini
 from burnish.proxy.surfaces.lenient import Json
@@ -22,6 +21,7 @@ _FORMATS = (Chat(), Completions(), Responses(), Messages(), OllamaChat(), Ollama
 SURFACES: dict[str, Surface] = {surface.name: surface for surface in _FORMATS}
 """Every format that burnish understands, by name."""
 
+SHOW = "/api/show"
 COUNT_TOKENS = "/messages/count_tokens"
 COMPACT, INPUT_TOKENS = "/responses/compact", "/responses/input_tokens"
 _ENDINGS = {

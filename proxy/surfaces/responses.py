@@ -6,14 +6,17 @@ the upstream doesn't know it. Our id holds the upstream's, so burnish needs no s
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import replace
-from typing import ClassVar
+from http import HTTPStatus
+from typing import Any, ClassVar
 
+from burnish.proxy.http.errors import BurnishError, InvalidRequest
+from burnish.proxy.surfaces.asking import ask
 from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
-    Surface,
+    Translatable,
     before_ours,
     extended,
     model_of,
@@ -24,9 +27,9 @@ from burnish.proxy.surfaces.base import (
     wrong_type,
 )
 from burnish.proxy.surfaces.items import COMMAND_PREFIX, ReadItems, messages_of, read_items
-from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
+from burnish.proxy.surfaces.lenient import Json, as_text, dumps, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.responses_stream import streamed
-from burnish.proxy.surfaces.responses_writer import ResponseWriter, begun
+from burnish.proxy.surfaces.responses_writer import ResponseWriter, Tool, begun
 from burnish.proxy.surfaces.sse import is_streamed
 from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
@@ -37,6 +40,13 @@ CONVERTED_MEMBERS = frozenset(
 )
 """Members of a body that are converted."""
 
+NEEDS_STATE = ("conversation", "prompt", "background")
+"""Members that need state on the server."""
+REPEATED = (
+    "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning",
+    "temperature", "text", "tool_choice", "tools", "top_p", "truncation", "user",
+)  # fmt: skip
+"""Members of a request that its response repeats."""
 ANSWER_MEMBERS = ("id", "status", "error", "incomplete_details", "detail", "output", "usage")
 """Members of a response that hold the answer; the others repeat the request."""
 USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
@@ -45,7 +55,7 @@ FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Reason of an incomplete response → chat's finish reason; any other is ``length``."""
 
 
-class Responses(Surface):
+class Responses(Translatable):
     name: ClassVar[str] = "responses"
     history: ClassVar[str] = "input"
     fields: ClassVar[tuple[str, ...]] = (
@@ -97,10 +107,41 @@ class Responses(Surface):
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
+    def as_chat(self, body: Json, request: ChatRequest) -> Json:
+        """Leaves out tools that OpenAI's servers run, encrypted reasoning, storage settings, metadata."""
+        for name in NEEDS_STATE:
+            if body.get(name):
+                raise InvalidRequest(
+                    f"{name} needs an upstream that speaks Responses: this one only speaks chat completions",
+                    param=name,
+                )
+        effort = body["reasoning"].get("effort") if isinstance(body.get("reasoning"), dict) else None
+        return ask(
+            request,
+            [_message(message) for message in request.messages],
+            tools=[_function(tool, space) for tool, space in _run_tools(body)],
+            tool_choice=_choice(body.get("tool_choice")),
+            max_tokens=body.get("max_output_tokens"),
+            reasoning_effort=effort,
+            response_format=_format(body),
+        )
+
+    def writer(self, body: Json, completion_id: str, model: str) -> ResponseWriter:
+        repeated = {name: body[name] for name in REPEATED if body.get(name) is not None}
+        head = begun(f"resp_{completion_id.partition('_')[2]}", model, body.get("previous_response_id"))
+        return ResponseWriter(head | repeated, completion_id, _renamed(body))
+
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
         head = begun(our_id(OUR_PREFIX, completion_id, request.previous), model, request.previous)
         writer = ResponseWriter(head, completion_id.replace("_", f"_{COMMAND_PREFIX}", 1))
         return local_answer(writer, text, stream=request.stream)
+
+    def error(self, error: BurnishError) -> Json:
+        return error.envelope()
+
+    def error_of(self, status: int, words: str) -> Json:
+        kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+        return {"error": {"message": words, "type": kind, "param": None, "code": None}}
 
 
 def _input(body: Json) -> ReadItems:
@@ -180,3 +221,91 @@ def _finish_reason(response: Json, message: Json | None) -> str | None:
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     return FINISHED.get(reason, "length") if isinstance(reason, str) else "length"
+
+
+# -- as chat asks it ---------------------------------------------------------------------------------------------------
+
+
+def _renamed(body: Json) -> dict[str, Tool]:
+    """Return the tools that the model knows by another name or kind, by the model's name."""
+    tools = {
+        _name(tool, space): Tool(tool["name"], space, tool["type"] == "custom")
+        for tool, space in _run_tools(body)
+    }
+    return {name: tool for name, tool in tools.items() if tool != Tool(name)}
+
+
+def _run_tools(body: Json) -> Iterator[tuple[Json, str | None]]:
+    """Return the tools that the client runs, with their namespaces."""
+    for tool in objects(body.get("tools")):
+        if tool.get("type") == "namespace":
+            yield from (
+                (nested_tool, str(tool.get("name")))
+                for nested_tool in objects(tool.get("tools"))
+                if _is_run(nested_tool)
+            )
+        elif _is_run(tool):
+            yield tool, None
+
+
+def _is_run(tool: Json) -> bool:
+    return tool.get("type") in ("function", "custom") and isinstance(tool.get("name"), str)
+
+
+def _name(tool: Json, space: Any) -> str:
+    """Return the name under which the model knows a tool."""
+    return f"{str(space).removesuffix('__')}__{tool['name']}" if space else str(tool["name"])
+
+
+def _function(tool: Json, space: str | None) -> Json:
+    described = str(tool.get("description") or "")
+    parameters: Any = tool.get("parameters") or {"type": "object", "properties": {}}
+    if tool["type"] == "custom":
+        input_format = tool.get("format")
+        if isinstance(input_format, dict) and input_format.get("definition"):
+            described += (
+                f"\n\nThe input follows this grammar ({input_format.get('syntax')}):\n"
+                f"{input_format['definition']}"
+            )
+        parameters = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    strict = {"strict": True} if tool.get("strict") is True else {}
+    function = {"name": _name(tool, space), "description": described, "parameters": parameters, **strict}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: Any) -> Any:
+    """Return the tool choice, if the client runs that tool."""
+    if isinstance(choice, str):
+        return choice
+    if isinstance(choice, dict) and isinstance(choice.get("name"), str):
+        return {"type": "function", "function": {"name": _name(choice, choice.get("namespace"))}}
+    return None
+
+
+def _message(message: Json) -> Json:
+    """Return a message with its calls named as the model knows them."""
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": [_call(call) for call in calls]} if calls else message
+
+
+def _call(call: Json) -> Json:
+    called = call.get("function") or call["custom"]
+    arguments = called["arguments"] if "arguments" in called else {"input": called.get("input")}
+    text = arguments if isinstance(arguments, str) else dumps(arguments or {})
+    function = {"name": _name(called, call.get("namespace")), "arguments": text}
+    return {"id": call["id"], "type": "function", "function": function}
+
+
+def _format(body: Json) -> Json | None:
+    output_format: Any = body.get("text")
+    output_format = output_format.get("format") if isinstance(output_format, dict) else None
+    if not isinstance(output_format, dict) or output_format.get("type") not in ("json_object", "json_schema"):
+        return None
+    schema = {
+        key: output_format[key]
+        for key in ("name", "description", "schema", "strict")
+        if output_format.get(key) is not None
+    }
+    return {"type": output_format["type"]} | (
+        {"json_schema": schema} if output_format["type"] == "json_schema" else {}
+    )

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces.chat_reader import ChatReader
 from burnish.proxy.surfaces.choices import MOST_CALLS, MOST_CHOICES
 from burnish.proxy.surfaces.lenient import MOST_MEMBERS, TooMuch, Undecodable, decode
 from burnish.proxy.surfaces.sse import SseParser
-from burnish.proxy.translation import ChatReader
 
 MIB = 1024 * 1024
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.surfaces import SURFACES, Gemini, Reply, Surface
-from burnish.proxy.translation import TRANSLATIONS, AnswerWriter, ChatReader
+from burnish.proxy.surfaces import SURFACES, Gemini, Reply, Translatable
+from burnish.proxy.surfaces.chat_reader import ChatReader
+from burnish.proxy.surfaces.writing import AnswerWriter
 from tests.support import chat_wire
 
-FORMATS: dict[str, Surface] = {name: SURFACES[name] for name in TRANSLATIONS}
+FORMATS = {name: each for name, each in SURFACES.items() if isinstance(each, Translatable)}
 FORMATS["gemini as an array"] = Gemini("m", stream=True, sse=False)
 
 texts = st.text(max_size=12)
@@ -56,9 +57,8 @@ def halved(text: str, size: int) -> list[str]:
     return [piece.decode("utf-16-le", "surrogatepass") for piece in pieces]
 
 
-def writer_of(surface: str | Surface) -> AnswerWriter:
-    surface = SURFACES[surface] if isinstance(surface, str) else surface
-    return TRANSLATIONS[surface.name].writer(surface, {}, "cmpl_1", "m")
+def writer_of(surface: str) -> AnswerWriter:
+    return FORMATS[surface].writer({}, "cmpl_1", "m")
 
 
 def written(writer: AnswerWriter, reader: ChatReader, parts: list[bytes]) -> list[bytes]:
@@ -82,13 +82,13 @@ positions = st.lists(st.integers(0, 999), max_size=4)
 @pytest.mark.parametrize("surface", FORMATS.values(), ids=FORMATS)
 @given(drawn=replies, why=endings, usage=usages, cut=st.integers(1, 4), at=positions)
 def test_a_stream_says_in_another_format_what_it_said_in_chat(  # noqa: PLR0917
-    surface: Surface, drawn: dict[str, Any], why: str, usage: Any, cut: int, at: list[int]
+    surface: Translatable, drawn: dict[str, Any], why: str, usage: Any, cut: int, at: list[int]
 ) -> None:
     said = message(drawn)
     body = events(said, why, usage, cut)
     edges = sorted({0, len(body), *(edge % len(body) for edge in at)})
     parts = [body[start:end] for start, end in pairwise(edges)]
-    writer, reader = writer_of(surface), ChatReader("text/event-stream", "")
+    writer, reader = surface.writer({}, "cmpl_1", "m"), ChatReader("text/event-stream", "")
     told = written(writer, reader, parts)
     in_chat = SURFACES["chat"].reassemble([body], "text/event-stream", "")
     streamed = surface.reassemble(told, writer.content_type, "")

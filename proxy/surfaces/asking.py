@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from burnish.proxy.messages import SYSTEM_ROLES
+from burnish.proxy.surfaces.base import ChatRequest
 from burnish.proxy.surfaces.lenient import Json, dumps
 
 PARTS = ("image_url", "input_audio", "file")
@@ -25,9 +26,9 @@ CALL_ID = "call%05d"
 """Nine letters and digits: Mistral's templates refuse other ids."""
 
 
-def ask(messages: Sequence[Json], params: Json, *, stream: bool, **members: Any) -> Json:
+def ask(request: ChatRequest, messages: Sequence[Json] | None = None, **members: Any) -> Json:
     """Return the body of the chat request. ``members``: members with other names in the formats."""
-    settings = {name: setting for name, setting in {**params, **members}.items() if setting is not None}
+    settings = {name: setting for name, setting in (request.params | members).items() if setting is not None}
     left_out = () if settings.get("tools") else OF_TOOLS
     chat_settings = {
         name: settings[name]
@@ -35,8 +36,9 @@ def ask(messages: Sequence[Json], params: Json, *, stream: bool, **members: Any)
         if name in settings and name not in left_out
     }
     # Engines only count tokens in a stream on request; the other formats always report them.
-    streamed = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return {"messages": list(_chat_messages(list(_with_call_ids(messages)))), **chat_settings, **streamed}
+    streamed = {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {}
+    with_ids = list(_with_call_ids(request.messages if messages is None else messages))
+    return {"messages": list(_chat_messages(with_ids)), **chat_settings, **streamed}
 
 
 def json_schema(schema: Any, **options: Any) -> Json:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.proxy.http.errors import InvalidRequest
-from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces import SURFACES, Translatable
 from burnish.proxy.surfaces.lenient import loads_storable
-from burnish.proxy.translation import TRANSLATIONS
 from tests.proxy.log.exchanges import user
 from tests.support.anthropic_wire import text
 from tests.support.chance import Chance, write
@@ -22,7 +21,9 @@ Json = dict[str, Any]
 
 
 def as_chat(surface: str, **body: Any) -> Json:
-    return TRANSLATIONS[surface].as_chat(body, SURFACES[surface].read(body))
+    translatable = SURFACES[surface]
+    assert isinstance(translatable, Translatable)
+    return translatable.as_chat(body, translatable.read(body))
 
 
 def messages(*said: Json, **more: Any) -> Json:
