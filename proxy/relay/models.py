@@ -4,6 +4,7 @@ of further upstreams.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,7 +22,7 @@ from burnish.proxy.relay.routing import MAX_TRIES
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Messages
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, is_anthropics, listed, with_models
-from burnish.proxy.surfaces.lenient import Undecodable, as_text, decode, error_in, loads
+from burnish.proxy.surfaces.lenient import Json, Undecodable, as_text, decode, error_in, object_in, objects
 
 PATH = "/v1/models"
 FURTHER = frozenset({"after_id", "before_id", "after", "before", "cursor", "page_token", "offset"})
@@ -58,7 +59,7 @@ class ModelList:
 
     async def _extended(self, response: UpstreamResponse, scope: Scope) -> UpstreamResponse:
         content = await response.whole()
-        page, anthropic = _json(response, content), _is_anthropics(scope)
+        page, anthropic = _page(response, content), _is_anthropics(scope)
         if response.status == HTTPStatus.OK and _lists(page):
             begins = FURTHER.isdisjoint(parse_qs(scope["query_string"].decode("latin-1")))
             foreign = anthropic and not is_anthropics(page)
@@ -68,8 +69,8 @@ class ModelList:
             page = listed(found, anthropic=True) if foreign else with_models(page, found, anthropic=anthropic)
             return WholeAnswer(response, response.status, orjson.dumps(page))
         failed = response.status >= HTTPStatus.BAD_REQUEST
-        if failed and anthropic and not (isinstance(page, dict) and page.get("type") == "error"):
-            words = error_in(page) if isinstance(page, dict) else as_text(content)
+        if failed and anthropic and page.get("type") != "error":
+            words = error_in(page) if page else as_text(content)
             words = words or f"the upstream answered with {response.status}"
             error = Messages().error_of(response.status, words)
             return WholeAnswer(response, response.status, orjson.dumps(error))
@@ -87,15 +88,14 @@ def _is_anthropics(scope: Scope) -> bool:
     return ANTHROPIC.encode() in named_headers(scope)
 
 
-def _json(response: UpstreamResponse, content: bytes) -> Any:
-    try:
-        return loads(decode(content, encoding_of(response.headers)))
-    except (Undecodable, ValueError):
-        return None
+def _page(response: UpstreamResponse, content: bytes) -> Json:
+    """Return a list, or an error; {} if it can't be read."""
+    with suppress(Undecodable):
+        return object_in(decode(content, encoding_of(response.headers))) or {}
+    return {}
 
 
-def _lists(page: Any) -> bool:
-    models = page.get("data") if isinstance(page, dict) else None
-    return isinstance(models, list) and all(
-        isinstance(each, dict) and isinstance(each.get("id"), str) for each in models
-    )
+def _lists(page: Json) -> bool:
+    models = page.get("data")
+    ids = [model.get("id") for model in objects(models)]
+    return isinstance(models, list) and len(ids) == len(models) and all(isinstance(name, str) for name in ids)

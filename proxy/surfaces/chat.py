@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Set
 from itertools import takewhile
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -44,9 +44,9 @@ class _OpenAi(Surface):
 
 
 class Chat(_OpenAi):
-    name: ClassVar[str] = "chat"
-    history: ClassVar[str] = "messages"
-    fields: ClassVar[tuple[str, ...]] = ("messages",)
+    name = "chat"
+    history = "messages"
+    fields = ("messages",)
 
     def read(self, body: Json) -> ChatRequest:
         params = {key: param for key, param in body.items() if key not in ("messages", "model")}
@@ -109,8 +109,8 @@ def _answer(head: Json, choices: list[Json], request: ChatRequest) -> LocalAnswe
 class Completions(_OpenAi):
     """Text completions. Each prompt becomes a user message; there is no history and no system prompt."""
 
-    name: ClassVar[str] = "completions"
-    fields: ClassVar[tuple[str, ...]] = ("prompt", "prompt_embeds")
+    name = "completions"
+    fields = ("prompt", "prompt_embeds")
 
     def read(self, body: Json) -> ChatRequest:
         params = {key: param for key, param in body.items() if key not in ("prompt", "model")}

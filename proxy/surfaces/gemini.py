@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote, unquote
 
 from burnish.proxy.http.errors import InvalidRequest
@@ -69,11 +69,11 @@ TOKENS = {
 class Gemini(Translatable):
     """The format, with what a request's path says: model and streaming. The log reads bodies without a path."""
 
-    name: ClassVar[str] = "gemini"
-    history: ClassVar[str] = "contents"
-    fields: ClassVar[tuple[str, ...]] = ("contents",)
-    key_header: ClassVar[bytes | None] = b"x-goog-api-key"
-    whole_type: ClassVar[str] = JSON
+    name = "gemini"
+    history = "contents"
+    fields = ("contents",)
+    key_header = b"x-goog-api-key"
+    whole_type = JSON
     model: str | None = None
     stream: bool = False
     sse: bool = True

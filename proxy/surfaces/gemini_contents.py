@@ -281,9 +281,6 @@ def _counts(usage: Json) -> Json:
     cached = count_in(usage.get("prompt_tokens_details"), "cached_tokens")
     thoughts = min(count_in(usage.get("completion_tokens_details"), "reasoning_tokens"), completion)
     counts = {"promptTokenCount": prompt, "candidatesTokenCount": completion - thoughts}
+    counts["totalTokenCount"] = prompt + completion
     besides = {"cachedContentTokenCount": cached, "thoughtsTokenCount": thoughts}
-    return (
-        counts
-        | {name: count for name, count in besides.items() if count}
-        | {"totalTokenCount": prompt + completion}
-    )
+    return counts | {name: count for name, count in besides.items() if count}

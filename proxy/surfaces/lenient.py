@@ -56,11 +56,9 @@ def object_in(text: str | bytes) -> Json | None:
 
 def objects(content: Any) -> list[Json]:
     """Return the objects in a list; none if it isn't a list."""
-    return (
-        [candidate for candidate in content if isinstance(candidate, dict)]
-        if isinstance(content, list)
-        else []
-    )
+    if not isinstance(content, list):
+        return []
+    return [candidate for candidate in content if isinstance(candidate, dict)]
 
 
 def loads_storable(text: str | bytes) -> Any:

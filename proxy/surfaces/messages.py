@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import messages_blocks
@@ -64,10 +64,10 @@ ERROR_TYPES: dict[int, str] = {
 
 
 class Messages(Translatable):
-    name: ClassVar[str] = "messages"
-    history: ClassVar[str] = "messages"
-    fields: ClassVar[tuple[str, ...]] = ("messages",)
-    key_header: ClassVar[bytes | None] = b"x-api-key"
+    name = "messages"
+    history = "messages"
+    fields = ("messages",)
+    key_header = b"x-api-key"
 
     def read(self, body: Json) -> ChatRequest:
         items = _items(body)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import orjson
 
@@ -64,7 +64,7 @@ IMAGE_TYPES = {"iVBOR": "png", "/9j/": "jpeg", "R0lGO": "gif", "UklGR": "webp"}
 class _Ollama(Translatable):
     """What both formats share."""
 
-    whole_type: ClassVar[str] = "application/json; charset=utf-8"
+    whole_type = "application/json; charset=utf-8"
 
     @abstractmethod
     def _message_in(self, part: Json) -> Json:
@@ -116,9 +116,9 @@ class _Ollama(Translatable):
 
 
 class OllamaChat(_Ollama):
-    name: ClassVar[str] = "ollama_chat"
-    history: ClassVar[str] = "messages"
-    fields: ClassVar[tuple[str, ...]] = ("messages", "model")
+    name = "ollama_chat"
+    history = "messages"
+    fields = ("messages", "model")
 
     def read(self, body: Json) -> ChatRequest:
         request = CHAT.read({**body, "messages": body.get("messages") or []})
@@ -141,8 +141,8 @@ class OllamaChat(_Ollama):
 class OllamaGenerate(_Ollama):
     """``/api/generate``: one prompt, with or without a system prompt."""
 
-    name: ClassVar[str] = "ollama_generate"
-    fields: ClassVar[tuple[str, ...]] = ("prompt", "model")
+    name = "ollama_generate"
+    fields = ("prompt", "model")
 
     def read(self, body: Json) -> ChatRequest:
         messages = []

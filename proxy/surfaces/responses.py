@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 from burnish.proxy.http.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces.asking import ask
@@ -56,15 +56,9 @@ FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 class Responses(Translatable):
-    name: ClassVar[str] = "responses"
-    history: ClassVar[str] = "input"
-    fields: ClassVar[tuple[str, ...]] = (
-        "input",
-        "prompt",
-        "previous_response_id",
-        "conversation",
-        "instructions",
-    )
+    name = "responses"
+    history = "input"
+    fields = ("input", "prompt", "previous_response_id", "conversation", "instructions")
 
     def read(self, body: Json) -> ChatRequest:
         messages, origins = _input(body)

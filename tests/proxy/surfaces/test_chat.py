@@ -75,6 +75,8 @@ PIECES = {
         call(1, "{}"),
     ],
     "all numbered 0, told apart by id": [call(0, '{"a":1}', **F), call(0, "{}", **G)],
+    "all numbered 0, continued by id": [call(0, '{"a":1}', **F), call(0, "{", **G), call(0, "}", id="c2")],
+    "an id that comes later": [call(0, '{"a"', name="f"), call(0, ":1}", id="c1"), call(1, "{}", **G)],
     "no index": [call(None, '{"a"', **F), call(None, ":1}"), call(None, "{}", **G)],
     "id and name repeated": [call(0, '{"a"', **F), call(0, ":1}", **F), call(1, "{}", **G)],
 }
@@ -85,6 +87,14 @@ def test_tool_calls_are_merged(pieces: list[dict[str, Any]]):
     reply = streamed(*(chunk({"tool_calls": [piece]}) for piece in pieces), chunk({}, "tool_calls"), DONE)
     assert reply.message == {"role": "assistant", "tool_calls": [FIRST, SECOND]}
     assert reply.finish_reason == "tool_calls"
+
+
+def test_what_can_be_neither_index_nor_id_is_passed_over():
+    odd: list[dict[str, Any]] = [{"index": [], "id": {}}, {"index": {}}]
+    pieces = [chunk({"tool_calls": [{**place, "function": {"arguments": "1"}}]}) for place in odd]
+    message = streamed(*pieces).message
+    assert message is not None
+    assert [(call["id"], call["function"]["arguments"]) for call in message["tool_calls"]] == [(None, "11")]
 
 
 def test_the_old_function_call_is_merged():

@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from burnish.proxy.surfaces import SURFACES
-from burnish.proxy.surfaces.chat_reader import ChatReader
 from burnish.proxy.surfaces.choices import MOST_CALLS, MOST_CHOICES
 from burnish.proxy.surfaces.lenient import MOST_MEMBERS, TooMuch, Undecodable, decode
 from burnish.proxy.surfaces.sse import SseParser
@@ -41,42 +40,6 @@ def test_more_calls_or_choices_than_any_model_makes_are_not_read():
     assert too_many.error == f"more than {MOST_CALLS} tool calls in one answer"
     choices = [{"index": at, "delta": {"content": "hi"}} for at in range(MOST_CHOICES + 1)]
     assert read(chunk(*choices)).error == f"more than {MOST_CHOICES} choices in one answer"
-
-
-def test_a_translated_answer_with_too_many_calls_fails():
-    reader = ChatReader("text/event-stream", "")
-    assert len(reader.feed(calls(MOST_CALLS))) == MOST_CALLS
-    assert reader.error is None
-    reader.feed(chunk({"index": 0, "delta": {"tool_calls": [call(MOST_CALLS)]}}))
-    assert reader.error is not None
-    assert f"more than {MOST_CALLS} tool calls" in reader.error
-
-
-def test_pieces_of_a_call_find_it_whatever_the_server_numbers():
-    def pieces(*deltas: dict) -> list:
-        body = b"".join(chunk({"index": 0, "delta": {"tool_calls": [delta]}}) for delta in deltas)
-        message = read(body).message
-        assert message is not None
-        return [(each["id"], each["function"]["arguments"]) for each in message["tool_calls"]]
-
-    def piece(text: str, **place: object) -> dict:
-        return {**place, "function": {"arguments": text}}
-
-    two = [("a", "12"), ("b", "34")]
-    by_index = [
-        piece("1", index=0, id="a"),
-        piece("3", index=1, id="b"),
-        piece("2", index=0),
-        piece("4", index=1),
-    ]
-    assert pieces(*by_index) == two
-    assert pieces(*(each | {"index": 0} for each in by_index[:2]), piece("4", index=0, id="b")) == [
-        ("a", "1"),
-        two[1],
-    ]
-    assert pieces(piece("1", id="a"), piece("2"), piece("3", id="b"), piece("4")) == two
-    assert pieces(piece("1", index=0), piece("2", index=0, id="a")) == [("a", "12")]
-    assert pieces(piece("1", index=[], id={}), piece("2", index={})) == [(None, "12")]
 
 
 def test_gzip_may_have_many_members_but_not_any_number():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.proxy.log.tree import step
-from burnish.proxy.surfaces import OllamaChat, OllamaGenerate, Reply, surface_at
+from burnish.proxy.surfaces import OllamaChat, OllamaGenerate, Reply
 
 chat, generate = OllamaChat(), OllamaGenerate()
 COUNTS = {"prompt_eval_count": 5, "prompt_eval_duration": 3, "eval_count": 2, "eval_duration": 4}
@@ -33,12 +33,6 @@ def streamed(*lines: bytes) -> Reply:
 
 def called(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
     return {**more, "function": {"name": name, "arguments": arguments}}
-
-
-def test_each_path_has_its_surface():
-    assert isinstance(surface_at("/api/chat"), OllamaChat)
-    assert isinstance(surface_at("/api/generate"), OllamaGenerate)
-    assert surface_at("/api/tags") is None
 
 
 @pytest.mark.parametrize("surface", [chat, generate])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,10 +56,3 @@ def test_every_split_position_gives_the_same_events(stream: bytes):
     for position in range(len(stream) + 1):
         assert parse(stream[:position], stream[position:]) == whole
     assert parse(*(bytes([byte]) for byte in stream)) == whole
-
-
-@given(streams, st.lists(st.integers(0, 200), max_size=6))
-def test_any_split_gives_the_same_events(stream: bytes, cuts: list[int]):
-    positions = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
-    chunks = [stream[start:end] for start, end in itertools.pairwise(positions)]
-    assert parse(*chunks) == parse(stream)
