@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -90,30 +90,6 @@ class NoList(UpstreamUnreachable):
     """The upstream answers, but doesn't list its models."""
 
 
-class Upstream(Protocol):
-    @property
-    def name(self) -> str:
-        """URLs or name for the log, without credentials."""
-
-    async def target(self, model: str | None, headers: RawHeaders) -> Target:
-        """Pick the target for a model name (None: the request names none). Raises NotFound, Unavailable, Unauthorized.
-
-        It may use the caller's key in ``headers`` to find the model behind ``default``.
-        """
-
-    def lost(self, target: Target) -> bool:
-        """Record that nothing listens there; return True if another target may be found."""
-
-    async def offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Ask the upstream for its own models, in the form of ``GET /v1/models``."""
-
-    async def lister(self, headers: RawHeaders) -> Target | None:
-        """Pick the target that lists its models itself; None if only burnish knows them."""
-
-    def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
-        """Return the models that the upstream offers, on the first page behind burnish's own."""
-
-
 class RemoteUpstream:
     """Any OpenAI-compatible server, or equal replicas of one, with the caller's credentials or burnish's own."""
 
@@ -142,17 +118,16 @@ class RemoteUpstream:
         self._lacks = lacks
         self._table = table
         self.is_ours = name is not None
-        self._name = name or ",".join(urls)
+        self.name = name or ",".join(urls)
         self._targets: dict[tuple[str, str | None], Target] = {}
         """By URL and by name of the model there."""
         self._key = key.get_secret_value() if key else None
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
-        """Send every model there; ``default`` becomes the upstream's own."""
+        """Send every model there; ``default`` becomes the upstream's own, found with the caller's key in ``headers``.
+
+        Raises NotFound, Unavailable, Unauthorized.
+        """
         wants_default = model is not None and plain(model) == DEFAULT_MODEL
         name = await self._default(headers) if wants_default else None
         url = self._balance.pick(self._up())
@@ -175,18 +150,22 @@ class RemoteUpstream:
         return target
 
     def lost(self, target: Target) -> bool:
-        """Take the server out for a while. Only a replica can answer instead."""
+        """Take the server out for a while; return True if another target may be found, which is a replica."""
         self._down_until[target.url] = time.monotonic() + DOWN_S
         return len(self._urls) > 1
 
     async def lister(self, headers: RawHeaders) -> Target | None:
+        """Pick the target that lists its models itself."""
         return await self.target(None, headers)
 
     def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
         return [DEFAULT, *offered] if first_page else offered
 
     async def offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Ask with the caller's key if burnish has none; the first replica that answers counts."""
+        """Return the upstream's own models, in the form of ``GET /v1/models``.
+
+        It is asked with the caller's key if burnish has none; the first replica that answers counts.
+        """
         own = self._headers_for_list(headers)
         *others, last = sorted(self._urls, key=lambda url: url not in self._up())
         for url in others:

@@ -19,10 +19,10 @@ from burnish.proxy.relay.routing import (
     CHAT_ONLY,
     DEFAULT,
     ENGINE_LACKS,
+    LearningUpstream,
     NoList,
     RemoteUpstream,
     Target,
-    Upstream,
 )
 
 LOOK_LIMIT_S = 3.0
@@ -132,7 +132,9 @@ class Further:
 class Upstreams:
     """All of them as one upstream: a request goes to the one that claims its model, else to the main one."""
 
-    def __init__(self, main: Upstream, config: Config, pool: Pool, guard: Guard) -> None:
+    def __init__(
+        self, main: RemoteUpstream | LearningUpstream, config: Config, pool: Pool, guard: Guard
+    ) -> None:
         self._main = main
         self._further = {
             name: Further(name, each, _further(name, each, config, pool, guard))

@@ -174,10 +174,8 @@ def check_role(message: Json, name: str) -> None:
 
 def extended(content: Any, text: str) -> Any:
     """Append a text to the content of a system prompt; None if that is neither text nor parts."""
-    if not content:
-        return text
     if isinstance(content, str):
-        return f"{content}\n\n{text}"
+        return f"{content}\n\n{text}" if content else text
     return [*content, {"type": "text", "text": text}] if isinstance(content, list) else None
 
 

@@ -9,7 +9,7 @@ import codecs
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -27,12 +27,6 @@ DATA_FIELD, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
 
 class UnreadableAnswer(ValueError):
     """The answer can't be read while it arrives."""
-
-
-class Frames(Protocol):
-    def feed(self, chunk: bytes) -> Iterator[Json]:
-        """Add bytes; yield the objects that they complete. Raises UnreadableAnswer, TooMuch."""
-        ...
 
 
 def frames(surface: str, begins: bytes, content_type: str) -> Frames | None:
@@ -124,6 +118,10 @@ class ArrayFrames:
             self._rest = self._rest[end:]
             if isinstance(content, dict):
                 yield content
+
+
+Frames = EventFrames | LineFrames | ArrayFrames
+"""Their ``feed`` takes bytes and yields the objects that these complete. It raises UnreadableAnswer, TooMuch."""
 
 
 def unpacking(encoding: str) -> Callable[[bytes], bytes]:

@@ -101,7 +101,7 @@ class Messages(Translatable):
         return {**body, "messages": messages or body["messages"]} | ({"thread": thread} if thread else {})
 
     def with_system(self, body: Json, text: str) -> Json | None:
-        return {**body, "system": extended(body.get("system"), text)}
+        return {**body, "system": extended(body.get("system") or "", text)}
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
