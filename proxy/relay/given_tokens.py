@@ -43,8 +43,6 @@ class Collected:
 class Way(ABC):
     """One kind of engine and one request, which asks for one answer."""
 
-    whole: ClassVar[bool]
-    """Whether all tokens are in unstreamed answers only, so that a stream is asked for unstreamed."""
     renders: ClassVar[bool] = False
     """Whether the ids of the prompt must be asked for apart."""
 
@@ -76,7 +74,6 @@ class Way(ABC):
 class LlamaCpp(Way):
     """llama.cpp's server. Its streams leave out tokens: of calls, thoughts, split characters, and the last one."""
 
-    whole = True
     renders = True
 
     def members(self) -> Json:
@@ -97,8 +94,6 @@ class LlamaCpp(Way):
 
 
 class Vllm(Way):
-    whole = False
-
     def members(self) -> Json:
         return {"return_token_ids": True} | ({} if self._asks_logprobs else {"logprobs": True})
 
@@ -139,8 +134,6 @@ class Vllm(Way):
 
 class Mlx(Way):
     """mlx_lm.server: its streams have no ids, and none of its answers the prompt's."""
-
-    whole = True
 
     def members(self) -> Json:
         return {"stream": False} | ({} if self._asks_logprobs else {"logprobs": True})

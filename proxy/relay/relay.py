@@ -84,8 +84,6 @@ class Relay:
         self._traced = traced
         self.in_flight = 0
         """Completions that are being answered now."""
-        self.last_active = time.monotonic()
-        """Start or end of the latest completion, on the monotonic clock."""
         self.flights: dict[str, Flight] = {}
         """Completions that are sent to an upstream or being answered by one, by ID."""
 
@@ -103,7 +101,6 @@ class Relay:
             await self._complete(surface, scope, receive, send)
         finally:
             self.in_flight -= 1
-            self.last_active = time.monotonic()
 
     async def _complete(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         started_at, clock = time.time(), time.perf_counter()
