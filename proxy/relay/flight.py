@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from burnish.proxy.relay.given_tokens import Collected
 from burnish.proxy.relay.outbound import Spans
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces.lenient import Undecodable, decode
 
 # A longer reply is passed through whole, but the log keeps its beginning only, from which nothing is learnt.
 CAPTURE_LIMIT_BYTES = 32 * 1024 * 1024
@@ -184,8 +184,6 @@ def last_lines(chunks: Sequence[bytes]) -> bytes:
 ENDS_BYTES = 4096
 # A compressed answer can only be read from its beginning. Longer ones are left alone: others wait while this is done.
 PACKED_BYTES, UNPACKED_BYTES = 64 * 1024, 1024 * 1024
-PACKED = ("gzip", "x-gzip", "deflate")
-GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 PATH_CHARS, MODEL_CHARS = 512, 200
 
 # In JSON (inside a string its quotes would be escaped), and as a field of a form.
@@ -299,13 +297,11 @@ class PassthroughUnderWay(Ending):
         return {}
 
     def _unpacked(self) -> bytes:
-        """Return the beginning and the end of a compressed answer; b"" if it is too long or unreadable."""
-        if self._response.size > PACKED_BYTES or self._encoding not in PACKED:
-            return b""
-        whole = Ends()
-        with suppress(zlib.error):
-            whole.add(zlib.decompressobj(GZIP_OR_ZLIB).decompress(b"".join(self._packed), UNPACKED_BYTES))
-        return whole.both()
+        """Return a compressed answer; b"" if it is too long or unreadable."""
+        if self._response.size <= PACKED_BYTES:
+            with suppress(Undecodable):
+                return decode(b"".join(self._packed), self._encoding, UNPACKED_BYTES)
+        return b""
 
 
 def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:

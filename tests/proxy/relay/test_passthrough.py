@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
+import brotli
 import httpx
 import orjson
 import pytest
@@ -34,17 +36,18 @@ async def passed(client: httpx.AsyncClient) -> list[dict[str, Any]]:
     return list((await client.get("/burnish/passthrough")).json()["data"])
 
 
+PACK = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}
 USAGE = {"prompt_tokens": 7, "total_tokens": 7, "prompt_tokens_details": {"cached": 0}}
 
 
 @pytest.mark.parametrize("usage_first", [True, False])
-@pytest.mark.parametrize("packed", [True, False])
-async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, packed: bool, usage_first: bool) -> None:
+@pytest.mark.parametrize("encoding", ["", "gzip", "deflate", "br"])
+async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, encoding: str, usage_first: bool) -> None:
     data = {"object": "list", "data": [{"embedding": VECTOR, "index": 0}], "model": "served"}
     usage = {"usage": USAGE}
     content = orjson.dumps(usage | data if usage_first else data | usage)
-    headers = "content-type: application/json\r\n" + ("content-encoding: gzip\r\n" if packed else "")
-    said = gzip.compress(content) if packed else content
+    headers = f"content-type: application/json\r\ncontent-encoding: {encoding}\r\n"
+    said = PACK[encoding](content)
     async with behind(tmp_path, reply(said, headers=headers)) as (client, _):
         ann, began = {"x-burnish-user": "ann"}, time.monotonic()
         openai = AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="-", default_headers=ann)
