@@ -100,8 +100,6 @@ class Unprocessable(BurnishError, ValueError):
 
 
 class HeadersTooLarge(BurnishError, ValueError):
-    """The headers of the request exceed the limit."""
-
     status, type, code = 431, "invalid_request_error", "headers_too_large"
 
 

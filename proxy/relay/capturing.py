@@ -10,30 +10,30 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import orjson
 from starlette.types import Scope
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.detect import Kind, detect
+from burnish.adapters.hosts.detect import NAMES, Kind, detect
 from burnish.proxy.http.connection import Body, Sink
 from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.http.headers import encoding_of, value_of
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.relay.answers import JSON_TYPE, ChangedAnswer, WholeAnswer, read_apart
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.given_tokens import WAYS, Collected, Way, as_events, count_of, why_none
+from burnish.proxy.relay.given_tokens import WAYS, Collected, Way, as_events, count_of
 from burnish.proxy.relay.outbound import Outbound, append_members, readable
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.steps import Outgoing, Step
 from burnish.proxy.surfaces import SURFACES, Translatable
-from burnish.proxy.surfaces.base import wants_stream
 from burnish.proxy.surfaces.lenient import Json, decode, object_in
 from burnish.proxy.surfaces.sse import DONE
 from burnish.proxy.surfaces.writing import EVENTS
@@ -49,24 +49,11 @@ EVENT_END = re.compile(rb"\r?\n\r?\n")
 DATA = b"data:"
 
 
-class _Shape(NamedTuple):
-    """How a client of chat gets its answer."""
-
-    streamed: bool = False
-    usage: bool = False
-    """Whether a stream ends in an event with counts."""
-
-    @classmethod
-    def of(cls, params: Mapping[str, Any]) -> Self:
-        options = params.get("stream_options")
-        usage = isinstance(options, dict) and options.get("include_usage") is True
-        return cls(wants_stream(dict(params)), usage)
-
-
 class _EngineFinding(NamedTuple):
     kind: Kind | None
     """None: it can't be told."""
     why: str
+    """Why it gives no tokens, if it gives none."""
     until: float
 
 
@@ -98,10 +85,9 @@ class Capturing(Step):
         else:
             engine = await self._engine(outgoing.target, outgoing.scope)
             if engine.kind and (way := WAYS.get(engine.kind)):
-                shape = _Shape.of(params)
-                outgoing.sender = _Capture(self._outbound, self._apart, flight, way(params), shape)
+                outgoing.sender = _Capture(self._outbound, self._apart, flight, way(params))
             else:
-                flight.collected.lacks(why_none(engine.kind) if engine.kind else engine.why)
+                flight.collected.lacks(engine.why)
 
     async def _engine(self, target: Target, scope: Scope) -> _EngineFinding:
         if target.embedded:
@@ -116,7 +102,9 @@ class Capturing(Step):
     async def _look(self, target: Target, scope: Scope) -> _EngineFinding:
         api = EngineApi(target.url, self._outbound.key_for(scope, target))
         try:
-            return _EngineFinding((await detect(api)).kind, "", time.monotonic() + REMEMBERED_S)
+            kind = (await detect(api)).kind
+            why = f"{NAMES.get(kind, 'this upstream')} gives no token ids; llama.cpp, vLLM and MLX do"
+            return _EngineFinding(kind, why, time.monotonic() + REMEMBERED_S)
         # Whatever answers at that URL: it may list anything.
         except (EngineError, LookupError, TypeError, AttributeError, ValueError) as error:
             why = f"burnish can't tell which engine this is: {error}"
@@ -125,25 +113,22 @@ class Capturing(Step):
             await api.close()
 
 
+@dataclass(frozen=True, slots=True)
 class _Capture:
     """Sends the request of one flight."""
 
-    def __init__(
-        self, outbound: Outbound, apart: WorkerProcess, flight: Flight, way: Way, shape: _Shape
-    ) -> None:
-        self._outbound = outbound
-        self._apart = apart
-        self._flight = flight
-        self._way = way
-        self._shape = shape
+    outbound: Outbound
+    apart: WorkerProcess
+    flight: Flight
+    way: Way
 
     async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
         """Send a request of chat. Raises what the pool raises."""
         assert isinstance(body, bytes)
-        self._flight.collected = collected = Collected()
+        self.flight.collected = collected = Collected()
         scope = readable(scope)
-        asked = append_members(body, tuple(self._way.members().items()))
-        response = await self._outbound.send(scope, target, asked, raw_path)
+        asked = append_members(body, tuple(self.way.members().items()))
+        response = await self.outbound.send(scope, target, asked, raw_path)
         with ExitStack() as answered:
             answered.enter_context(response)
             encoding = encoding_of(response.headers)
@@ -154,7 +139,7 @@ class _Capture:
             elif encoding:
                 collected.lacks(f"the engine compressed its stream ({encoding}), which it wasn't asked for")
             else:
-                response = _Events(response, self._way, collected)
+                response = _Events(response, self.way, collected)
             answered.pop_all()
         return response
 
@@ -162,10 +147,10 @@ class _Capture:
         self, response: UpstreamResponse, encoding: str, scope: Scope, target: Target, asked: bytes
     ) -> UpstreamResponse:
         content = await response.whole()
-        read = partial(_read, content, encoding, self._way, self._shape)
-        answer = await read_apart(self._apart, content, encoding, read)
-        self._flight.collected = collected = answer.collected
-        if self._way.renders and collected.missing is None:
+        read = partial(_read, content, encoding, self.way)
+        answer = await read_apart(self.apart, content, encoding, read)
+        self.flight.collected = collected = answer.collected
+        if self.way.renders and collected.missing is None:
             await self._render(collected, scope, target, asked, count=answer.prompt_tokens)
         return WholeAnswer(response, HTTPStatus.OK, answer.content, answer.content_type)
 
@@ -177,7 +162,7 @@ class _Capture:
         try:
             prompt = (await self._ask(scope, target, b"/apply-template", asked)).get("prompt")
             text = {"content": prompt, "add_special": True, "parse_special": True}
-            model = target.model or self._flight.model
+            model = target.model or self.flight.model
             text |= {"model": model} if model else {}
             ids = (await self._ask(scope, target, b"/tokenize", orjson.dumps(text))).get("tokens")
         except (BurnishError, ValueError) as error:
@@ -191,7 +176,7 @@ class _Capture:
 
     async def _ask(self, scope: Scope, target: Target, path: bytes, body: bytes) -> Json:
         """Raises what the pool raises, and ValueError."""
-        with await self._outbound.send(scope, target, body, path) as response:
+        with await self.outbound.send(scope, target, body, path) as response:
             content = await response.whole()
             if response.status != HTTPStatus.OK:
                 raise ValueError(f"{path.decode()} answered {response.status}")
@@ -245,7 +230,7 @@ class _AnswerRead(NamedTuple):
     prompt_tokens: int | None
 
 
-def _read(content: bytes, encoding: str, way: Way, shape: _Shape) -> _AnswerRead:
+def _read(content: bytes, encoding: str, way: Way) -> _AnswerRead:
     """Raises Undecodable."""
     content = decode(content, encoding)
     collected = Collected()
@@ -255,9 +240,9 @@ def _read(content: bytes, encoding: str, way: Way, shape: _Shape) -> _AnswerRead
         return _AnswerRead(content, JSON_TYPE, collected, None)
     way.take(answer, collected)
     count = count_of(answer, "prompt_tokens")
-    if not shape.streamed:
+    if not way.streamed:
         return _AnswerRead(_json(answer), JSON_TYPE, collected, count)
-    events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=shape.usage)]
+    events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=way.counted)]
     return _AnswerRead(b"".join([*events, b"data: %b\n\n" % DONE.encode()]), EVENTS, collected, count)
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeGuard
 
-from burnish.adapters.hosts.detect import NAMES, Kind
+from burnish.adapters.hosts.detect import Kind
 from burnish.proxy.records import Tokens
+from burnish.proxy.surfaces.base import wants_stream
 from burnish.proxy.surfaces.lenient import Json, objects
 
 CUT = "the answer didn't come to its end"
@@ -50,6 +51,10 @@ class Way(ABC):
         """``params``: the members of the client's request, if that is in chat's format."""
         self._asked = params
         self._asks_logprobs = bool(params.get("logprobs"))
+        self.streamed = wants_stream(params)
+        options = params.get("stream_options")
+        self.counted = isinstance(options, dict) and options.get("include_usage") is True
+        """Whether the client's stream ends in an event with counts."""
 
     @abstractmethod
     def members(self) -> Json:
@@ -150,12 +155,6 @@ class Mlx(Way):
 
 
 WAYS: dict[Kind, type[Way]] = {"llamacpp": LlamaCpp, "vllm": Vllm, "mlx": Mlx}
-
-
-def why_none(kind: Kind) -> str:
-    """Return why an engine that has no way gives no tokens."""
-    name = NAMES.get(kind, "this upstream")
-    return f"{name} gives no token ids; llama.cpp, vLLM and MLX do"
 
 
 def aligned(ids: Sequence[int], given: Sequence[tuple[int, float]]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -197,7 +197,7 @@ def model_of(body: Json) -> str | None:
     return model
 
 
-def wants_stream(body: Json) -> bool:
+def wants_stream(body: Mapping[str, Any]) -> bool:
     """Return whether a stream is requested; many servers also take 1 and "true"."""
     return str(body.get("stream")).lower() in ("true", "1", "yes", "on")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
-
 from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.messages_blocks import Block
-from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, parsed
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Kind of delta → its member that holds a piece of text."""
@@ -100,15 +98,7 @@ class _Growing:
         if self._citations:
             cited = self._block.get("citations")
             members["citations"] = [*(cited if isinstance(cited, list) else ()), *self._citations]
-        return {**self._block, **members} | ({"input": _parsed(arguments)} if arguments else {})
-
-
-def _parsed(text: str) -> Any:
-    """Return the input of a call; the text if it isn't JSON or was cut off."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
+        return {**self._block, **members} | ({"input": parsed(arguments)} if arguments else {})
 
 
 def _index(event: Json) -> int:
@@ -193,7 +183,7 @@ def _block(piece: AnswerPiece, text: str) -> Block:
             "type": "tool_use",
             "id": piece.call.id,
             "name": piece.call.name,
-            "input": _parsed(text or "{}"),
+            "input": parsed(text or "{}"),
         }
     return {"type": "text", "text": text}
 

@@ -6,11 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import orjson
-
 from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.lenient import Json
-from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, parsed
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Chat's finish reason of an incomplete answer → Responses'."""
@@ -181,10 +179,7 @@ def begun(response_id: str, model: str, previous: str | None) -> Json:
 
 def _input(arguments: str) -> str:
     """Return the ``input`` of a custom tool's call; the arguments if they have none."""
-    try:
-        call_input = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return arguments
+    call_input = parsed(arguments)
     text = call_input.get("input") if isinstance(call_input, dict) else None
     return text if isinstance(text, str) else arguments
 

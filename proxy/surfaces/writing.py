@@ -103,12 +103,17 @@ def event(kind: str, **members: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **members}))
 
 
+def parsed(text: str) -> Any:
+    """Return JSON as a value; the text if it isn't JSON or was cut off."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
 def arguments_of(text: str) -> Json:
     """Parse a call's arguments. A value that isn't an object becomes the argument ``arguments``."""
-    try:
-        arguments = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        arguments = text
+    arguments = parsed(text or "{}")
     if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None else {"arguments": arguments}
