@@ -5,6 +5,7 @@ of further upstreams.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -29,10 +30,10 @@ FURTHER = frozenset({"after_id", "before_id", "after", "before", "cursor", "page
 """Parameters of queries for a page that isn't the first."""
 
 
+@dataclass(frozen=True, slots=True)
 class ModelList:
-    def __init__(self, outbound: Outbound, upstreams: Upstreams) -> None:
-        self._outbound = outbound
-        self._upstreams = upstreams
+    _outbound: Outbound
+    _upstreams: Upstreams
 
     async def __call__(self, scope: Scope, send: Send, client: Client, ending: Ending) -> None:
         """Answer a request for the list. Errors before the first byte are raised as BurnishError."""

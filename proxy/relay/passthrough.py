@@ -7,6 +7,7 @@ its time, caller, path and sizes, never a body.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
@@ -53,26 +54,16 @@ class _Call(NamedTuple):
     record: PassthroughUnderWay
 
 
+@dataclass(frozen=True, slots=True)
 class PassthroughRelay:
     """The part of the relay that does not read what it passes on."""
 
-    def __init__(
-        self,
-        outbound: Outbound,
-        translator: Translator,
-        upstream: Upstreams,
-        log: Log,
-        *,
-        config: Config,
-        apart: WorkerProcess,
-    ) -> None:
-        self._outbound = outbound
-        self._apart = apart
-        self._translator = translator
-        self._upstream = upstream
-        self._model_list = ModelList(outbound, upstream)
-        self._log = log
-        self._config = config
+    _outbound: Outbound
+    _translator: Translator
+    _upstream: Upstreams
+    _log: Log
+    _config: Config
+    _apart: WorkerProcess
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
@@ -86,7 +77,8 @@ class PassthroughRelay:
             if tunnel:
                 exchange, total_s = self._tunnel(call, tunnel), None
             elif scope["method"] == "GET" and scope["path"] == MODELS:
-                exchange, total_s = self._model_list(*call), self._config.total_timeout_s
+                list_models = ModelList(self._outbound, self._upstream)
+                exchange, total_s = list_models(*call), self._config.total_timeout_s
             else:
                 exchange, total_s = self._exchange(call, body), self._config.total_timeout_s
             await self._logged(call, exchange, total_s)

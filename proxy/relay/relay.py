@@ -73,9 +73,7 @@ class Relay:
         self._outbound = outbound
         self._translator = Translator(outbound, guard, log.held_up_to, apart)
         self._apart = apart
-        self._passthrough = PassthroughRelay(
-            outbound, self._translator, upstream, log, config=config, apart=apart
-        )
+        self._passthrough = PassthroughRelay(outbound, self._translator, upstream, log, config, apart)
         self._log = log
         self._before_target = acting(steps, "before_target")
         self._with_target = acting(steps, "with_target")
