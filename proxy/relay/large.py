@@ -11,7 +11,7 @@ import orjson
 
 from burnish.proxy.http.errors import BodyTooLarge
 from burnish.proxy.relay.client import parse, read_request
-from burnish.proxy.relay.history import COMMAND, OWN_WORDS
+from burnish.proxy.relay.commands import COMMAND, OWN_WORDS
 from burnish.proxy.relay.outbound import Spans, models_in
 from burnish.proxy.rl.commands import find_command, unanswered
 from burnish.proxy.surfaces import ChatRequest, Surface

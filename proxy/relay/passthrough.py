@@ -23,10 +23,9 @@ from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.relay.answers import WholeAnswer
 from burnish.proxy.relay.client import Client, answered, read_body, request_body, stream, unpacked
+from burnish.proxy.relay.commands import Log, cleaned
 from burnish.proxy.relay.flight import PassthroughUnderWay
-from burnish.proxy.relay.history import cleaned
 from burnish.proxy.relay.large import model_in, reading
-from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.models import PATH as MODELS
 from burnish.proxy.relay.models import ModelList
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed

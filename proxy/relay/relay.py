@@ -30,10 +30,10 @@ from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.ids import completion_id
 from burnish.proxy.records import Answerer, Completion, RequestFacts
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
+from burnish.proxy.relay.commands import Log
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.inside import UNLOGGED
 from burnish.proxy.relay.large import gist_of, reading
-from burnish.proxy.relay.log import Log
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
 from burnish.proxy.relay.passthrough import PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES

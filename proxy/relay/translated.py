@@ -26,9 +26,9 @@ from burnish.proxy.http.headers import CREDENTIALS, by_name, encoding_of, value_
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.ids import unguessable_id
 from burnish.proxy.relay.answers import JSON_TYPE, ChangedAnswer, WholeAnswer, read_apart
+from burnish.proxy.relay.commands import Held
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import reading
-from burnish.proxy.relay.log import Held
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming, with_headers
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.relay.steps import Outgoing
