@@ -38,6 +38,7 @@ from burnish.terminal.options import (
     Model,
     NoTrain,
     Parallel,
+    Removed,
     Upstream,
 )
 from burnish.terminal.terminal import console
@@ -57,6 +58,7 @@ def up(
     engine: Engine = None,
     engine_python: EnginePython = None,
     engine_args: EngineArgs = None,
+    workers: Removed = None,
     data_dir: DataDir = None,
     train_after: Annotated[
         int | None,

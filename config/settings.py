@@ -32,6 +32,18 @@ NOT_IN_ENV_FILES = frozenset({"host", "upstream", "url", "engine_args", "objecti
 """Keys that lead elsewhere or run a program, like those of paths. Files of variables get copied and checked in."""
 ONLY_IN_THE_FILE = frozenset({"parts"})
 """Keys that have burnish run a program of the user's."""
+REMOVED = {
+    "workers": "burnish answers in one process, and several brought no more throughput",
+    "train.advanced.advantage_limit": "burnish always takes 3 standard deviations",
+    "train.advanced.ema_decay": "burnish always takes .99",
+    "train.advanced.max_grad_norm": "burnish always takes 1",
+    "train.advanced.policy_samples": "burnish always takes 4 answers to a prompt",
+    "train.advanced.round_prompts": "burnish always takes 16 prompts a round",
+    "train.advanced.teacher_kept": "burnish always takes 2 replies for each comment",
+    "train.advanced.teacher_samples": "burnish always takes 4 replies for each comment",
+    "train.advanced.warm_epochs": "burnish always takes 2 passes",
+}
+"""Keys that are gone, and why. They are refused, because what somebody set must not be ignored in silence."""
 
 
 class SettingSources:
@@ -79,6 +91,8 @@ class SettingSources:
     def _check_names(self, table: dict[str, Any], path: Path, prefix: str = "") -> None:
         for name, setting in table.items():
             key = f"{prefix}{name}"
+            if fault := removed(key):
+                raise ConfigError(f"{path}: {fault}")
             if self._kind(key) is None:
                 near, keys = self._nearest(key), ", ".join(self._keys(key))
                 advice = f"did you mean {near!r}?" if near else f"the keys are: {keys}"
@@ -118,6 +132,8 @@ class SettingSources:
                 raise ConfigError(
                     f"{name}: {last} runs a program, so it counts only in burnish's configuration file"
                 )
+            if fault := removed(key):
+                raise ConfigError(f"{name}: {fault}")
             kind = self._kind(key)
             if kind is not None:
                 setting: Any = _parsed(name, text) if _is_json(kind) else text
@@ -156,6 +172,12 @@ class SettingSources:
         from difflib import get_close_matches  # only for an error: commands must start fast
 
         return next(iter(get_close_matches(key, self._keys(key), n=1)), None)
+
+
+def removed(key: str) -> str | None:
+    """Return what to do about a key that is gone; None if it isn't one of those."""
+    reason = REMOVED.get(key)
+    return reason and f"there is no setting {key!r} any more: {reason}. Remove it"
 
 
 def _key(variable: str) -> str:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from burnish.config.settings import removed
+from burnish.terminal.errors import WrongUsage
+
 Host = Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")]
 Upstream = Annotated[
     str | None,
@@ -50,3 +53,12 @@ EngineArgs = Annotated[
 DataDir = Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")]
 NoTrain = Annotated[bool, typer.Option("--no-train", help="Never train; only forward and log requests.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="Configuration file (TOML).")]
+
+
+def _refuse(option: typer.CallbackParam, text: str | None) -> None:
+    if text is not None:
+        raise WrongUsage(f"--{option.name}: {removed(str(option.name))}")
+
+
+Removed = Annotated[str | None, typer.Option(hidden=True, callback=_refuse)]
+"""An option that is gone. It's refused with the reason, also in the unit of a service."""

@@ -65,8 +65,6 @@ CREATE TABLE raw (
 CREATE TABLE token_capture (
     completion TEXT PRIMARY KEY, prompt BLOB, reply BLOB, logprobs BLOB, missing TEXT
 );
-CREATE TABLE search_end (n INTEGER NOT NULL);
-INSERT INTO search_end VALUES (0);
 
 -- Requests that are no completions: figures, no bodies.
 CREATE TABLE passthrough (
@@ -137,8 +135,16 @@ class Migration(NamedTuple):
     """Between two of them, ``;`` and a line break."""
 
 
-MIGRATIONS = (Migration(24, "schema of 0.2.0", SCHEMA + search.CREATE),)
-"""Those before 24 were in no release; logs of checkouts of that time have them."""
+MIGRATIONS = (
+    Migration(23, "schema of 28 November 2026", SCHEMA + search.CREATE),
+    Migration(
+        24,
+        "a search whose index lags",
+        """CREATE TABLE search_end (n INTEGER NOT NULL);
+        INSERT INTO search_end SELECT coalesce(max(n), 0) FROM completion""",
+    ),
+)
+"""Those before 23 were in no release; only logs of checkouts of that time have them."""
 
 
 def applied(connection: sqlite3.Connection) -> int:
@@ -155,7 +161,7 @@ def applied(connection: sqlite3.Connection) -> int:
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a database (in autocommit mode) to the latest schema, each step in a transaction of its own.
 
-    Raises ConfigError if the database was written by a newer burnish, or by one before the first release.
+    Raises ConfigError if the database was written by a newer burnish, or by a checkout from before 28 November 2026.
     """
     version, first, latest = applied(connection), MIGRATIONS[0].number, MIGRATIONS[-1].number
     if version > latest:
@@ -164,9 +170,9 @@ def migrate(connection: sqlite3.Connection) -> None:
         )
     if 0 < version < first:
         raise ConfigError(
-            f"the log was written by a burnish before its first release (schema {version}, this one reads {first}). "
-            "Start the commit 09161ca5 once with it, which brings it to that schema, or name another folder with "
-            "--data-dir"
+            f"the log was written by a checkout from before 28 November 2026 (schema {version}, this one reads {first} "
+            f"and later). Check out the commit d032cc1 and start it once with this log, which brings it to {first}; or "
+            "name another folder with --data-dir"
         )
     for migration in MIGRATIONS:
         if migration.number > version:

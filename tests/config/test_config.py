@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from burnish.config.config import load_config
+from burnish.config.settings import REMOVED
 from burnish.proxy.http.errors import ConfigError
 
 
@@ -127,6 +128,7 @@ def test_a_wrong_table_of_an_upstream_is_named_with_the_fix(tables: dict[str, An
         ("[trian]\nmin_ratings = 1", "did you mean 'train'"),
         ("yellow = 1", "the keys are: host, port"),
         ("port = = 1", "not valid TOML"),
+        ("workers = 1", "burnish.toml: there is no setting 'workers' any more: .*one process.*Remove it"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
@@ -174,6 +176,7 @@ def test_raters_are_weighed_in_file_and_environment(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
+        ("BURNISH_WORKERS", "2", "BURNISH_WORKERS: there is no setting 'workers' any more: .*one process"),
         ("BURNISH_UPSTREAMS__CLOUD__ULR", "http://a", "did you mean BURNISH_UPSTREAMS__CLOUD__URL"),
         ("BURNISH_ALLOWED_HOSTS", "box.lan", "BURNISH_ALLOWED_HOSTS must be JSON.*box.lan"),
         ("BURNISH_PRT", "4", "no setting BURNISH_PRT; did you mean BURNISH_PORT"),
@@ -247,3 +250,15 @@ def test_a_table_within_a_table_is_read_from_file_and_environment(tmp_path: Path
 def test_a_wrong_hyperparameter_is_refused_with_its_limits_and_unit(key: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         load_config(environment={f"BURNISH_TRAIN__ADVANCED__{key.upper()}": value})
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_a_key_that_went_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    *tables, key = name.split(".")
+    file = tmp_path / "config.toml"
+    file.write_text(f"[{'.'.join(tables)}]\n{key} = 1\n" if tables else f"{key} = 1\n")
+    variable = f"BURNISH_{name.upper().replace('.', '__')}"
+    says = re.escape(f"there is no setting {name!r} any more: {REMOVED[name]}")
+    for sources in ({"file": file}, {"environment": {variable: "1"}}):
+        with pytest.raises(ConfigError, match=says):
+            load_config(**sources)

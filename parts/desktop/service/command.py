@@ -26,6 +26,7 @@ from burnish.terminal.options import (
     Model,
     NoTrain,
     Parallel,
+    Removed,
     Upstream,
 )
 from burnish.terminal.terminal import Json, console, printed_json
@@ -46,6 +47,7 @@ def install(
     engine: Engine = None,
     engine_python: EnginePython = None,
     engine_args: EngineArgs = None,
+    workers: Removed = None,
     data_dir: DataDir = None,
     no_train: NoTrain = False,
     config: ConfigFile = None,

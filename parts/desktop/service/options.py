@@ -10,7 +10,7 @@ from typing import Any
 
 from burnish.adapters.hosts.ollama_store import STORE
 from burnish.config.config import Config, default_config_file, load_config
-from burnish.config.settings import ENV_PREFIX
+from burnish.config.settings import ENV_PREFIX, removed
 from burnish.proxy.http.errors import ConfigError
 
 CARRIED = (
@@ -40,11 +40,16 @@ def command(flags: Mapping[str, Any], file: Path | None) -> list[str]:
 
 
 def read_back(line: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
-    """Return the flags and the configuration file of a command."""
+    """Return the flags and the configuration file of a command. Raises ConfigError for an option that is gone."""
     words = [word for word in line[line.index("up") + 1 :] if word != NO_TRAIN]
     flags: dict[str, Any] = {
         name[2:].replace("-", "_"): text for name, text in zip(words[::2], words[1::2], strict=True)
     }
+    if fault := next(filter(None, map(removed, flags)), None):
+        raise ConfigError(
+            f"the service was installed with an option that is gone. {fault}: run `burnish service install` again, "
+            "with your other options"
+        )
     file = flags.pop("config", None)
     if NO_TRAIN in line:
         flags["train"] = {"enabled": False}

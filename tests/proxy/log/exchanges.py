@@ -77,9 +77,9 @@ async def rate(log: Log, completion_id: str, reward: float | None = 1.0, **more:
     return (await log.add_feedback(draft))[0]
 
 
-async def all_rated(log: Log, *weights: dict[str, float], **rules: Any) -> list[RatedCompletion]:
+async def all_rated(log: Log, **rules: Any) -> list[RatedCompletion]:
     """Return all that is rated, as ``Log.ratings`` has it, with its texts."""
-    return await log.rated(await log.ratings(Rules(*weights, **rules)), list)
+    return await log.rated(await log.ratings(Rules(**rules)), list)
 
 
 def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:

@@ -1,4 +1,4 @@
-"""A new database gets the schema, one of a newer burnish or from before the first release is refused in words."""
+"""A new database gets the schema; that of a newer burnish, or of long before the first release, is refused."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ def test_steps_are_recorded_once(connection: sqlite3.Connection):
     assert recorded == [(step.number, step.name) for step in MIGRATIONS]
 
 
-def test_a_log_with_all_steps_of_before_the_release_stays_as_it_is(connection: sqlite3.Connection):
-    migrate(connection)
-    connection.executemany("INSERT INTO migration VALUES (?, 'a step', 0)", [(n,) for n in range(1, FIRST)])
+def test_a_log_of_before_the_release_gets_the_steps_that_it_lacks(connection: sqlite3.Connection):
+    assert applied(connection) == 0
+    connection.executescript(MIGRATIONS[0].statements)
+    connection.executemany("INSERT INTO migration VALUES (?, 'a step', 0)", [(n + 1,) for n in range(FIRST)])
     connection.execute("INSERT INTO undo VALUES ('fb_1', 0)")
     migrate(connection)
+    assert applied(connection) == LATEST
     assert connection.execute("SELECT feedback FROM undo").fetchall() == [("fb_1",)]
 
 
 @pytest.mark.parametrize(
     ("number", "advice"),
-    [(LATEST + 1, "update burnish"), (1, "once with it"), (FIRST - 1, "--data-dir")],
+    [(LATEST + 1, "update burnish"), (1, "start it once with this log"), (FIRST - 1, "--data-dir")],
 )
 def test_a_log_of_another_burnish_is_refused(connection: sqlite3.Connection, number: int, advice: str):
     assert applied(connection) == 0

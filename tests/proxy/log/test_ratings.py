@@ -391,12 +391,12 @@ async def test_training_hears_raters_by_their_weights_and_the_log_shows_what_was
     made = capture(log, [user("hi")])
     await rate(log, made, 1.0, rater="ann")
     await rate(log, made, -1.0, rater="bob")
-    (rated,) = await all_rated(log, {"ann": 3.0})
+    (rated,) = await all_rated(log, rater_weights={"ann": 3.0})
     assert (rated.reward, rated.weight) == (0.5, 4.0)
     assert (await log.completion(made)).rating == 0
-    (only,) = await all_rated(log, {"bob": 0})
+    (only,) = await all_rated(log, rater_weights={"bob": 0})
     assert (only.reward, only.weight) == (1.0, 1.0)
-    assert await all_rated(log, {"ann": 0, "bob": 0}) == []
+    assert await all_rated(log, rater_weights={"ann": 0, "bob": 0}) == []
 
 
 async def test_words_without_a_rating_weigh_as_much_as_their_rater_and_source_do(log: Log):
