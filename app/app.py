@@ -18,14 +18,14 @@ from burnish.app.observe import Observer
 from burnish.app.upgrade import stop_after_upgrade
 from burnish.config.config import Config
 from burnish.learner.learning import Learning, NotLearning, cancelled, learning
-from burnish.parts.datasets.routes import Datasets
-from burnish.parts.duels.part import BlindDuels
+from burnish.parts.datasets.routes import record_routes
+from burnish.parts.duels.routes import duel_routes
 from burnish.parts.foreign import foreign_parts
-from burnish.parts.hooks import Hooks, Part
-from burnish.parts.judging.part import AiFeedback
+from burnish.parts.hooks import Hooks, OnlyRoutes, Part
+from burnish.parts.judging.routes import judging_routes
 from burnish.parts.page.part import BrowserPage
 from burnish.parts.rewards.part import RewardModels
-from burnish.parts.rollouts.part import AgentRollouts
+from burnish.parts.rollouts.routes import AgentRollouts
 from burnish.parts.signals.part import ToolSignals
 from burnish.proxy import data_dir
 from burnish.proxy.access.guard import Guard
@@ -118,11 +118,11 @@ def _parts(
     return [
         RewardModels(log, config, on_rewarded),
         BrowserPage(flights),
-        BlindDuels(),
-        AiFeedback(),
+        OnlyRoutes("duels", duel_routes),
+        OnlyRoutes("judging", judging_routes),
         ToolSignals(log, config),
         rollouts,
-        Datasets(),
+        OnlyRoutes("datasets", record_routes),
         *foreign_parts(config),
     ]
 

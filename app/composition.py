@@ -22,7 +22,7 @@ from burnish.learner.reset import Outcome
 from burnish.learner.routes import learner_routes, reset_route
 from burnish.parts.core import Core
 from burnish.parts.hooks import Hooks
-from burnish.parts.page import openapi_route
+from burnish.parts.page.openapi import openapi_route
 from burnish.proxy.access.guard import Guard
 from burnish.proxy.feedback import command_route, completion_routes, feedback_routes
 from burnish.proxy.http.errors import Conflict

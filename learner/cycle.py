@@ -24,7 +24,7 @@ from burnish.gate import Evidence, Verdict, judge
 from burnish.gate.evidence import Attempted
 from burnish.learner import export, sampling
 from burnish.learner.evidence import evidence
-from burnish.learner.pairs import kept_pairs
+from burnish.learner.pairs import sampled_duels
 from burnish.learner.plan import Planner, RunPlan
 from burnish.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.learner.rollouts import attempts
@@ -104,11 +104,6 @@ class Cycle:
         quoted = {prompt_id for prompt_id in prompt_ids if not sampling.is_ours(prompt_id)}
         await asyncio.to_thread(examples.erase, root, quoted - await self.log.existing(quoted))
 
-    async def _keep(self, version: int, quotes: Sequence[dict[str, Any]], kind: examples.Kind) -> None:
-        """Write replies beside their version, less those of users who were erased during the run."""
-        await asyncio.to_thread(examples.keep, self.registry.root, version, quotes, kind)
-        await self._forget_quotes()
-
     def ended(self, run_id: str) -> None:
         """Delete the job of a run that was under way when a user was erased."""
         if run_id in self._erase_at_end:
@@ -165,7 +160,8 @@ class Cycle:
                 return self._as_candidate(version.number, why, awaits="restart")
             details = verdict.model_dump(mode="json", exclude={"examples"})
             quotes = [example.model_dump(mode="json") for example in verdict.examples]
-            await self._keep(version.number, quotes, "examples")
+            await asyncio.to_thread(examples.keep, self.registry.root, version.number, quotes)
+            await self._forget_quotes()  # those of users who were erased during the run
             if verdict.outcome == "rejected":
                 self.registry.record(version.number, "rejected", verdict.reason, verdict=details)
                 return Conclusion("rejected", verdict.reason, version.number)
@@ -263,9 +259,8 @@ class Cycle:
                 await sampling.sample(asking, candidate, incumbent.endpoint, counted)
             )
         await asyncio.to_thread(job.write_replies, replies)
-        await self._keep(
-            version.number, kept_pairs(prompts, replies, plan.incumbent, version.number), "pairs"
-        )
+        versions = version.number, plan.incumbent
+        await self.log.replace_sampled_duels(*versions, sampled_duels(prompts, replies, *versions))
         phases.begin("scoring")
         logger.info(
             "%s and %s have answered %d prompts; their replies are scored",

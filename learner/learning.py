@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,13 @@ from burnish.learner.cycle import Cycle
 from burnish.learner.foreign_engine import foreign_host
 from burnish.learner.learner import Learner
 from burnish.learner.machine import Meter
+from burnish.learner.pairs import carry_over
 from burnish.learner.plan import Planner
 from burnish.learner.reset import Reset
 from burnish.learner.transfer import Transfer
+from burnish.learner.version_leases import VersionLeases
 from burnish.proxy.feedback.usability import rules_of
+from burnish.proxy.http.errors import Unavailable
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import LearningUpstream
@@ -55,9 +58,13 @@ CHECK_LIMIT_S = 3.0
 class Engine:
     swap: Swap
     reconciler: Reconciler
+    leases: VersionLeases = field(init=False)
     _obstacle: str | None = None
     _check_at: float = 0.0
     """When the engine is asked again, on the monotonic clock."""
+
+    def __post_init__(self) -> None:
+        self.leases = VersionLeases(self.swap)
 
     def live(self) -> dict[str, Any]:
         """Return the live version according to the route."""
@@ -194,6 +201,8 @@ async def _with_learner(
             await asyncio.to_thread(registry.recover)
         except OSError as error:
             logger.error("the adapters folder could not be repaired after a crash: %s", error)
+        with suppress(Unavailable):  # a full disk; the next start tries again
+            await carry_over(registry.root, log)
         first = await reconciler.reconcile_once()
         if swap.route.live is None and config.upstream is None:
             raise EngineError(f"the embedded engine does not start: {first.fault}")

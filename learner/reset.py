@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from burnish.adapters import examples
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.swap import Swap
 from burnish.learner.learner import Learner
@@ -60,17 +59,7 @@ class Reset:
                     raise Unavailable(
                         f"the base model is live, but the ratings still count: {error}"
                     ) from error
-                await asyncio.to_thread(self._forget_pairs)
             return Outcome(backup, replaced, ratings, run, await self._unloaded())
-
-    def _forget_pairs(self) -> None:
-        """Delete the replies that people may still judge. Raises Unavailable."""
-        try:
-            examples.erase_all(self.swap.registry.root, "pairs")
-        except OSError as error:
-            raise Unavailable(
-                f"the base model is live and no rating counts, but pairs to judge are still there: {error}"
-            ) from error
 
     async def _unloaded(self) -> list[int]:
         """Unload all versions; return those that are still in use after a while."""

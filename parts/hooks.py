@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from starlette.routing import BaseRoute
 
@@ -35,11 +35,11 @@ DELIVERY_LIMIT_S = 60.0
 class Part:
     """An optional part of burnish. A method that a subclass leaves out does nothing, and costs nothing."""
 
-    name: ClassVar[str] = ""
+    name: str = ""
     """Stands in the status, and names the file of its events."""
-    foreign: ClassVar[bool] = True
+    foreign: bool = True
     """False for those that burnish brings along."""
-    durable: ClassVar[bool] = True
+    durable: bool = True
     """Whether it must take events from before a crash."""
 
     async def start(self) -> None:
@@ -89,6 +89,19 @@ class Part:
         """Forget what was learnt: learning starts over."""
 
 
+class OnlyRoutes(Part):
+    """A part of burnish's own that has routes and nothing else."""
+
+    foreign = False
+
+    def __init__(self, name: str, routes: Callable[[Core], Sequence[BaseRoute]]) -> None:
+        self.name = name
+        self._routes = routes
+
+    def routes(self, core: Core) -> Sequence[BaseRoute]:
+        return self._routes(core)
+
+
 Kind = Literal["rated", "erased", "reset"]
 
 
@@ -110,10 +123,9 @@ class Deliveries:
         self.trouble: str | None = None
         """Why the first of them could not be delivered."""
         self._file = folder / f"{part.name}.json" if part.durable else None
-        self._events = deque(_events_in(self._file) if self._file else ())
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        """By the number of the event, counted from the start."""
-        self._taken = 0
+        events = _events_in(self._file) if self._file else []
+        self._events = deque[tuple[Event, asyncio.Future[None] | None]]((event, None) for event in events)
+        """Each with what waits for it, if it came since the start."""
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
@@ -127,11 +139,10 @@ class Deliveries:
         """
         if not overrides(self.part, event.kind):
             return None
-        self._events.append(event)
-        self._save()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_retrieved)
-        self._waiting[self._taken + len(self._events)] = future
+        self._events.append((event, future))
+        self._save()
         self._news.set()
         return future
 
@@ -142,10 +153,10 @@ class Deliveries:
             while not self._events:
                 self._news.clear()
                 await self._news.wait()
-            waiting = self._waiting.pop(self._taken + 1, None)
+            event, waiting = self._events[0]
             try:
                 async with asyncio.timeout(DELIVERY_LIMIT_S):
-                    await self._deliver(self._events[0], log)
+                    await self._deliver(event, log)
             except Exception as error:  # noqa: BLE001 – a fault of a part stays with it
                 words = str(error) or f"it took longer than {DELIVERY_LIMIT_S:g} s"
                 if words != self.trouble:
@@ -158,7 +169,6 @@ class Deliveries:
                 continue
             self.trouble, pause_s = None, FIRST_PAUSE_S
             self._events.popleft()
-            self._taken += 1
             self._save()
             if waiting and not waiting.done():
                 waiting.set_result(None)
@@ -178,7 +188,7 @@ class Deliveries:
         try:
             if self._events:
                 self._file.parent.mkdir(mode=0o700, exist_ok=True)
-                durable.replace(self._file, json.dumps(list(self._events)))
+                durable.replace(self._file, json.dumps([event for event, _ in self._events]))
             else:
                 self._file.unlink(missing_ok=True)
         except OSError as error:
@@ -232,19 +242,19 @@ class Hooks:
 
     def stored(self, entry: Stored) -> None:
         """On the log's thread."""
-        self._tell("stored", lambda part: part.stored(entry))
+        self._tell("stored", entry)
 
     def rewarded(self, completion_ids: Collection[str]) -> None:
-        self._tell("rewarded", lambda part: part.rewarded(completion_ids))
+        self._tell("rewarded", completion_ids)
 
     def imported(self) -> None:
-        self._tell("imported", lambda part: part.imported())
+        self._tell("imported")
 
     def version(self, number: int) -> None:
         """From any thread."""
         if self._observers["version"]:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._tell, "version", lambda part: part.version(number))
+                self._loop.call_soon_threadsafe(self._tell, "version", number)
 
     def rated(self, feedback: Feedback) -> None:
         for deliveries in self._deliveries:
@@ -262,10 +272,10 @@ class Hooks:
         futures = [deliveries.put(event) for deliveries in self._deliveries]
         await asyncio.gather(*filter(None, futures))
 
-    def _tell(self, method: str, call: Callable[[Part], None]) -> None:
+    def _tell(self, method: str, *arguments: object) -> None:
         for part in self._observers[method]:
             try:
-                call(part)
+                getattr(part, method)(*arguments)
             except Exception:
                 # A fault of one part must not stop the log or the others.
                 logger.exception("the part %s failed at %s", part.name, method)

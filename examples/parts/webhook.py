@@ -4,7 +4,6 @@ burnish calls ``rated`` again until it returns, over restarts too, and `burnish 
 """
 
 import os
-from typing import ClassVar
 
 import httpx
 
@@ -13,7 +12,7 @@ from burnish.proxy.records import Feedback
 
 
 class Webhook(Part):
-    name: ClassVar[str] = "webhook"
+    name = "webhook"
 
     def __init__(self) -> None:
         self.address = os.environ["WEBHOOK_URL"]

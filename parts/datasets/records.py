@@ -35,8 +35,8 @@ AHEAD_S = 24 * 60 * 60
 """How far the clock of another machine may be ahead. Later IDs of ours would sort before an ID from the future."""
 ORIGIN = "burnish"
 """The origin of answers that burnish itself exported."""
-DERIVED = ("prompt", "superseded_by")
-"""Follow from the other members."""
+DERIVED = ("prompt", "superseded_by", "quotes", "sampled")
+"""Follow from the other members, or hold only while a duel is open."""
 ANSWER = re.compile(rf"cmpl_[{ALPHABET}]{{{LENGTH}}}(/\d{{1,4}})?")
 
 

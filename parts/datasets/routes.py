@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, StrictBool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from burnish.parts.core import Core
 from burnish.parts.datasets.records import read_record, record_json
-from burnish.parts.hooks import Part
 from burnish.proxy.described import described, flat, list_of, page_of
 from burnish.proxy.feedback.usability import usability_by
 from burnish.proxy.http.errors import Unprocessable
@@ -52,16 +51,8 @@ RATED_ANSWER: dict[str, Any] = {
 }
 
 
-class Datasets(Part):
-    name: ClassVar[str] = "datasets"
-    foreign: ClassVar[bool] = False
-
-    def routes(self, core: Core) -> Sequence[BaseRoute]:
-        return record_routes(core.log, core.on_imported, core.rules)
-
-
-def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> list[Route]:
-    """Return the routes; calls ``on_imported`` after records were stored."""
+def record_routes(core: Core) -> list[Route]:
+    log, rules = core.log, core.rules
 
     @described(
         "list [everything in the log](data.md#move-a-log), earliest first",
@@ -88,7 +79,7 @@ def record_routes(log: Log, on_imported: Callable[[], None], rules: Rules) -> li
         records = [line for line in lines if not isinstance(line, Outcome)]
         new_outcomes = iter(await log.add_records(records, usability_by(rules), trial=body.dry_run))
         if not body.dry_run:
-            on_imported()
+            core.on_imported()
         outcomes = [line if isinstance(line, Outcome) else next(new_outcomes) for line in lines]
         return json_response({"data": [outcome._asdict() for outcome in outcomes]})
 

@@ -9,15 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.adapters.registry import version_label
-from burnish.parts.duels.asking import DuelCaller
-from burnish.parts.duels.duels import Duels, DuelVerdict
+from burnish.parts.core import Core
+from burnish.parts.duels.duels import Duels
 from burnish.proxy.access.access import identity_of
 from burnish.proxy.described import described, flat, listing
-from burnish.proxy.feedback.shapes import feedback_json, page
+from burnish.proxy.feedback.shapes import page
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
-from burnish.proxy.log.duels import DuelChoice
+from burnish.proxy.log.duels import Duel, DuelChoice
+from burnish.proxy.relay.inside import asker_of
 from burnish.proxy.rl.grammar import parse
 
 MAX_PROMPT = 20_000
@@ -65,7 +65,9 @@ REVEALED = flat(
 )
 
 
-def duel_routes(duels: Duels) -> list[Route]:
+def duel_routes(core: Core) -> list[Route]:
+    duels = Duels(core)
+
     @described(
         "pairs of answers to judge, [without their versions](rating.md#duels); `judged` counts, `reason` says why "
         "there are none",
@@ -74,9 +76,7 @@ def duel_routes(duels: Duels) -> list[Route]:
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request)
-        offer = await duels.offered(limit + 1)
-        pairs = [view.to_json() for view in offer.pairs]
-        facts = {"judged": offer.judged_count, "reason": offer.reason, "can_ask": offer.can_ask}
+        pairs, facts = await duels.offered(limit + 1)
         return json_response(page(pairs, limit) | facts)
 
     @described(
@@ -87,9 +87,8 @@ def duel_routes(duels: Duels) -> list[Route]:
     )
     async def judge(request: Request) -> Response:
         body = validated(Judgement, await read_json(request, MAX_BODY_BYTES))
-        identity = identity_of(request.scope)
-        verdict = await duels.judge(body.id, body.choice, caller_of(request), identity)
-        return json_response(_revealed(verdict), 201)
+        rater, identity = caller_of(request), identity_of(request.scope)
+        return json_response(await duels.judge(body.id, body.choice, rater, identity), 201)
 
     @described(
         "ask two versions, and get their answers as a pair; `same` is what both said, if that is no pair",
@@ -107,34 +106,14 @@ def duel_routes(duels: Duels) -> list[Route]:
             raise Unprocessable(
                 "prompt must be a question for the model, not a command of burnish", param="prompt"
             )
-        asker = DuelCaller(
-            caller_of(request), identity_of(request.scope), request.headers.get("authorization")
-        )
-        asking = await duels.contest.ask(prompt, asker)
-        if asking.duel is None:
-            return json_response({"object": "duel", "id": None, "prompt": prompt, "same": asking.text})
-        view = await duels.asked(asking.duel)
-        return json_response(view.to_json(), 201)
+        duel = await duels.contest.ask(prompt, asker_of(request.scope))
+        if not isinstance(duel, Duel):
+            return json_response({"object": "duel", "id": None, "prompt": prompt, "same": duel})
+        await core.log.add_duels(duel)
+        return json_response(await duels.pair(duel), 201)
 
     return [
         Route("/burnish/duels", index, methods=["GET"]),
         Route("/burnish/duels", judge, methods=["POST"]),
         Route("/burnish/duels/ask", ask, methods=["POST"]),
     ]
-
-
-def _revealed(verdict: DuelVerdict) -> dict[str, Any]:
-    """Return a judged duel with what was which."""
-    duel = verdict.duel
-    sides = {"left": duel.left_version, "right": duel.right_version}
-    teaches = verdict.usability
-    return {
-        "object": "duel",
-        "id": duel.id,
-        "choice": duel.choice,
-        **{side: {"version": number, "name": version_label(number)} for side, number in sides.items()},
-        "better": sides.get(duel.choice or ""),
-        "feedback": feedback_json(verdict.feedback) if verdict.feedback else None,
-        "usable": teaches.usable if teaches else False,
-        "reason": teaches.reason if teaches else "answers that are equally good teach nothing",
-    }

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import orjson
 from starlette.types import ASGIApp
 
 from burnish.parts.judging.answers import refuses, said
-from burnish.proxy.access.access import Identity
 from burnish.proxy.http.errors import BurnishError, UpstreamTimeout
-from burnish.proxy.relay.inside import call
+from burnish.proxy.relay.inside import Answer, Asker, NoAnswer, ask
 
 Fault = Literal["empty", "nonsense", "refused", "cut", "error", "timeout"]
 FAULTS: dict[Fault, str] = {
@@ -41,37 +39,17 @@ class BadAnswer(Exception):
         self.fault: Fault = fault
 
 
-class JudgeCaller(NamedTuple):
-    """Who has it judged."""
-
-    identity: Identity
-    authorization: str | None
-    """For an upstream that needs the caller's own key."""
-
-
-class JudgeAnswer(NamedTuple):
-    text: str
-    """Without the model's reasoning."""
-    cut: bool
-    """Whether a token limit ended it."""
-
-
 class Judge:
-    """One model as a judge."""
-
-    def __init__(self, relay: ASGIApp, model: str, asker: JudgeCaller) -> None:
+    def __init__(self, relay: ASGIApp, model: str, asker: Asker) -> None:
         self._relay = relay
         self._model = model
-        self._headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
-        if asker.authorization:
-            self._headers.append((b"authorization", asker.authorization.encode("latin-1", "replace")))
-        self._identity = asker.identity
+        self._asker = asker
         self._thinking_tokens = 0
         self._limit = "max_tokens"
         self._settings: dict[str, Any] = {"temperature": 0}
 
-    async def ask(self, prompt: str, max_tokens: int) -> JudgeAnswer:
-        """Raises BadAnswer."""
+    async def ask(self, prompt: str, max_tokens: int) -> Answer:
+        """Return the answer without the model's reasoning. Raises BadAnswer."""
         answer = await self._ask(prompt, max_tokens)
         if answer.cut and not answer.text and not self._thinking_tokens:
             self._thinking_tokens = THINKING_TOKENS
@@ -82,25 +60,8 @@ class Judge:
             raise BadAnswer("refused", answer.text[:QUOTED])
         return answer
 
-    async def _ask(self, prompt: str, max_tokens: int) -> JudgeAnswer:
-        status, content = await self._send(prompt, max_tokens)
-        while status == HTTPStatus.BAD_REQUEST and self._adapts_to(content):
-            status, content = await self._send(prompt, max_tokens)
-        if status != HTTPStatus.OK:
-            details = content[:QUOTED].decode(errors="replace")
-            raise BadAnswer("error", f"it answered with status {status}: {details}")
-        return _read(content)
-
-    def _adapts_to(self, refusal: bytes) -> bool:
-        """Take the parameters that a model refuses out of further requests; return whether there was one."""
-        if b"max_completion_tokens" in refusal and self._limit == "max_tokens":
-            self._limit = "max_completion_tokens"
-            return True
-        return b"temperature" in refusal and self._settings.pop("temperature", None) is not None
-
-    async def _send(self, prompt: str, max_tokens: int) -> tuple[int, bytes]:
-        """Return status and body of the answer. Raises BadAnswer."""
-        body = {
+    async def _ask(self, prompt: str, max_tokens: int) -> Answer:
+        request = {
             "model": self._model,
             "messages": [{"role": "user", "content": prompt}],
             self._limit: max_tokens + self._thinking_tokens,
@@ -108,27 +69,24 @@ class Judge:
         }
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
-                status, _, content = await call(
-                    self._relay, self._headers, orjson.dumps(body), self._identity, unlogged=True
-                )
+                answer = await ask(self._relay, request, self._asker, unlogged=True)
+        except NoAnswer as error:
+            if error.status == HTTPStatus.BAD_REQUEST and self._adapts_to(error.content):
+                return await self._ask(prompt, max_tokens)
+            raise BadAnswer("error", str(error)) from error
         except UpstreamTimeout as error:
             raise BadAnswer("timeout", error.message) from error
         except BurnishError as error:
             raise BadAnswer("error", error.message) from error
         except TimeoutError as error:
             raise BadAnswer("timeout", f"it took longer than {ANSWER_LIMIT_S:g} s") from error
-        return status, content
+        if answer.refusal:
+            raise BadAnswer("refused", answer.refusal[:QUOTED])
+        return answer._replace(text=said(answer.text))
 
-
-def _read(content: bytes) -> JudgeAnswer:
-    """Raises BadAnswer."""
-    try:
-        choice = orjson.loads(content)["choices"][0]
-        message = choice["message"]
-        cut = choice.get("finish_reason") == "length"
-        if message.get("refusal"):
-            raise BadAnswer("refused", str(message["refusal"])[:QUOTED])
-        return JudgeAnswer(said(str(message.get("content") or "")), cut)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        details = content[:QUOTED].decode(errors="replace")
-        raise BadAnswer("error", f"its answer isn't a chat completion: {details}") from error
+    def _adapts_to(self, refusal: bytes) -> bool:
+        """Take the parameters that a model refuses out of further requests; return whether there was one."""
+        if b"max_completion_tokens" in refusal and self._limit == "max_tokens":
+            self._limit = "max_completion_tokens"
+            return True
+        return b"temperature" in refusal and self._settings.pop("temperature", None) is not None

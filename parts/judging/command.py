@@ -133,7 +133,6 @@ def _print_plan(plan: dict[str, Any], *, dry_run: bool) -> None:
 
 
 def _shown(lines: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str, Any]]:
-    """Print judgements and the report as they come."""
     for number, line in enumerate(lines, 1):
         if line["object"] == "judgement":
             console.print(

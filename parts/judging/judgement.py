@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +9,8 @@ from burnish.parts.judging import answers, prompts
 from burnish.parts.judging.answers import Pick
 from burnish.parts.judging.asking import BadAnswer, Fault, Judge
 from burnish.parts.judging.principles import Principles
+from burnish.proxy.messages import text_of
+from burnish.proxy.records import Completion
 
 Outcome = Literal["revision", "reply", "tie", "faultless", "unchanged", "failed"]
 """revision, reply: what the judge prefers in both orders; tie: it prefers neither; faultless: nothing to criticise;
@@ -36,13 +37,14 @@ class ReplyJudgement:
     reply_characters: int = 0
     picks: tuple[Pick, ...] = ()
     """What it picked: first with the reply as A, then with the revision as A."""
+    feedback_id: str | None = None
+    """Of the feedback that it became."""
 
 
-async def judge(
-    judge: Judge, principles: Principles, completion_id: str, messages: Sequence[dict[str, Any]], reply: str
-) -> ReplyJudgement:
+async def judge(judge: Judge, principles: Principles, completion: Completion) -> ReplyJudgement:
     """Have a reply judged; a judge that fails is part of the result."""
-    facts: dict[str, Any] = {"completion_id": completion_id, "reply_characters": len(reply)}
+    messages, reply = completion.messages, text_of(completion.reply or {}).strip()
+    facts: dict[str, Any] = {"completion_id": completion.id, "reply_characters": len(reply)}
     try:
         criticised = await judge.ask(prompts.critique(principles, messages, reply), CRITIQUE_TOKENS)
         critique = facts["critique"] = _shortened(criticised.text)

@@ -1,17 +1,27 @@
-"""What a judge did in figures, with the biases that judges are known for. Pure."""
+"""What a judge did in figures, with the biases that judges are known for; a file keeps the reports."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import orjson
 
 from burnish.gate.confidence import wilson
 from burnish.parts.judging.asking import FAULTS, Fault
 from burnish.parts.judging.judgement import Outcome, ReplyJudgement
 from burnish.parts.judging.principles import Principles
 
+logger = logging.getLogger(__name__)
+
+FILE = "judge.jsonl"
+"""One report a line, without texts of users."""
+MOST_REPORTS = 200
+"""Latest reports that are read."""
 HALF = 0.5
 LEAST_COMPARED = 4
 """Fewer comparisons show no habit."""
@@ -45,8 +55,6 @@ def share(count: int, of: int) -> Share:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """One use of a judge."""
-
     created_at: float
     """Seconds since the epoch, UTC."""
     model: str
@@ -95,7 +103,6 @@ def report(
     *,
     model: str,
     created_at: float,
-    feedback_count: int,
     end_reason: str | None,
 ) -> JudgeReport:
     outcomes = Counter(judgement.outcome for judgement in judgements)
@@ -119,7 +126,7 @@ def report(
         outcomes={kind: outcomes[kind] for kind in get_args(Outcome)},
         faults={kind: faults[kind] for kind in FAULTS if faults[kind]},
         first_faults=dict(failures),
-        stored=feedback_count,
+        stored=sum(judgement.feedback_id is not None for judgement in judgements),
         ties=share(outcomes["tie"], outcomes["tie"] + len(decided)),
         longer_preferred=share(
             sum((longer > 0) is revised for longer, revised in lengths if longer),
@@ -133,3 +140,41 @@ def report(
         ),
         ended=end_reason,
     )
+
+
+def to_json(report: JudgeReport) -> dict[str, Any]:
+    return {"object": "judge_report", **asdict(report), "warnings": report.warnings()}
+
+
+def keep(data_dir: Path, report: JudgeReport) -> None:
+    # What the judge wrote may quote a user, who may want to be forgotten.
+    words = {kind: FAULTS[kind] for kind in report.faults}
+    try:
+        with (data_dir / FILE).open("ab") as file:
+            file.write(orjson.dumps(to_json(report) | {"first_faults": words}) + b"\n")
+    except OSError as error:
+        # The feedback is stored, and the caller gets the report.
+        logger.warning("the report of the judge wasn't kept: %s", error)
+
+
+def kept(data_dir: Path) -> list[dict[str, Any]]:
+    """Return the latest reports, newest first; a line that a crash cut off is left out."""
+    try:
+        lines = (data_dir / FILE).read_bytes().splitlines()[-MOST_REPORTS:]
+    except FileNotFoundError:
+        return []
+    return [report for line in reversed(lines) if (report := _read(line))]
+
+
+def undecided(reports: Sequence[dict[str, Any]], digest: str, model: str) -> set[str]:
+    """Return the answers on which a model decided nothing by the same principles."""
+    same = [report for report in reports if (report.get("digest"), report.get("model")) == (digest, model)]
+    return {name for report in same for name in report.get("undecided", ())}
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        report = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return report if isinstance(report, dict) else None

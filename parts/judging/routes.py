@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -13,16 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from burnish.parts.judging import principles, reports
-from burnish.parts.judging.asking import JudgeCaller
-from burnish.parts.judging.judgement import ReplyJudgement
-from burnish.parts.judging.judging import JudgePlan, Judging, StoredJudgement
-from burnish.parts.judging.report import JudgeReport, Share, share
-from burnish.proxy.access.access import identity_of
+from burnish.parts.core import Core
+from burnish.parts.judging import principles, report
+from burnish.parts.judging.judging import JudgePlan, Judging
+from burnish.parts.judging.report import JudgeReport, Share
 from burnish.proxy.described import described, flat, listing
 from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
-from burnish.proxy.log import Log
+from burnish.proxy.relay.inside import Asker, asker_of
 
 MAX_TEXT = 50_000
 """Characters of principles in a request."""
@@ -52,7 +49,9 @@ REPORT = flat(
 )
 
 
-def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
+def judging_routes(core: Core) -> list[Route]:
+    judging, data_dir = Judging(core), core.config.data_dir
+
     @described(
         "have a model [judge answers](judge.md) by principles: one JSON object a line, first the plan, then each "
         "judgement, at last the report. It ends when the client leaves",
@@ -68,8 +67,7 @@ def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
             principles.read(data_dir) if text is None else principles.parse(text, "the principles")
         )
         plan = await judging.plan(principle_list, body.count, body.model)
-        asker = JudgeCaller(identity_of(request.scope), request.headers.get("authorization"))
-        lines = _lines(judging, plan, asker, dry_run=body.dry_run)
+        lines = _lines(judging, plan, None if body.dry_run else asker_of(request.scope))
         return StreamingResponse(lines, headers={"cache-control": "no-store"}, media_type=LINES)
 
     @described(
@@ -80,8 +78,8 @@ def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request)
-        rows = reports.kept(data_dir)
-        agreement = share(*await log.agreement_with_judges())
+        rows = report.kept(data_dir)
+        agreement = report.share(*await core.log.agreement_with_judges())
         return json_response(
             {
                 "object": "list",
@@ -97,44 +95,28 @@ def judging_routes(judging: Judging, log: Log, data_dir: Path) -> list[Route]:
     ]
 
 
-async def _lines(
-    judging: Judging, plan: JudgePlan, asker: JudgeCaller, *, dry_run: bool
-) -> AsyncIterator[bytes]:
-    yield _line(_plan_json(plan))
-    if dry_run:
+async def _lines(judging: Judging, plan: JudgePlan, asker: Asker | None) -> AsyncIterator[bytes]:
+    """``asker`` None: only say what would be judged."""
+    yield _line(
+        {
+            "object": "judge_plan",
+            "model": plan.model,
+            "principles": plan.principles.texts,
+            "count": len(plan.completions),
+            "left_out": plan.left_out,
+        }
+    )
+    if asker is None:
         return
     try:
         async for outcome in judging.judged(plan, asker):
-            yield _line(
-                reports.to_json(outcome) if isinstance(outcome, JudgeReport) else _judgement_json(outcome)
-            )
+            if isinstance(outcome, JudgeReport):
+                yield _line(report.to_json(outcome))
+            else:
+                yield _line({"object": "judgement", **asdict(outcome)})
     except BurnishError as error:
         yield _line(error.envelope())
 
 
 def _line(content: dict[str, Any]) -> bytes:
     return orjson.dumps(content) + b"\n"
-
-
-def _plan_json(plan: JudgePlan) -> dict[str, Any]:
-    return {
-        "object": "judge_plan",
-        "model": plan.model,
-        "principles": plan.principles.texts,
-        "count": len(plan.cases),
-        "left_out": plan.left_out,
-    }
-
-
-def _judgement_json(outcome: StoredJudgement) -> dict[str, Any]:
-    judgement: ReplyJudgement = outcome.judgement
-    return {
-        "object": "judgement",
-        "completion_id": judgement.completion_id,
-        "outcome": judgement.outcome,
-        "fault": judgement.fault,
-        "details": judgement.details,
-        "critique": judgement.critique,
-        "revision": judgement.revision,
-        "feedback_id": outcome.feedback.id if outcome.feedback else None,
-    }

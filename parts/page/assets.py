@@ -69,7 +69,6 @@ class Files:
         self._stamp = stamp
 
     def _written(self) -> bytes:
-        """Return the document for the files that are known."""
         at = f"{FILES}{self.digest}/"
         style = f'<link rel="stylesheet" href="{at}{STYLES}">'
         modules = [f'<link rel="modulepreload" href="{at}{name}">' for name in self.needed()]
@@ -79,7 +78,6 @@ class Files:
         return written.replace(ICON, f'"{at}icon.svg"').encode()
 
     def needed(self) -> list[str]:
-        """Return the names of the modules that the first view needs."""
         found: dict[str, None] = {}
         left = list(AT_ONCE)
         while left:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import burnish
+from burnish.parts.hooks import Part
 from burnish.parts.page.paths import EVENTS
 from burnish.parts.page.stream import Pages
 from burnish.parts.page.under_way import UnderWay
@@ -65,7 +66,7 @@ class Sources:
     """Returns another value when versions have changed."""
 
 
-class Events:
+class Events(Part):
     """Watches burnish for its open pages."""
 
     def __init__(self, flights: Callable[[], Iterable[Flight]]) -> None:
@@ -86,7 +87,7 @@ class Events:
         self._resting: asyncio.TimerHandle | None = None
         self._streams = 0
 
-    def use(self, sources: Sources) -> None:
+    def see(self, sources: Sources) -> None:
         self._sources = sources
         self._last_versions = sources.versions()
         self._rows.wake()
@@ -112,7 +113,7 @@ class Events:
         finally:
             self._streams -= 1
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         if self._resting:
             self._resting.cancel()
         if watching := self._watching:
@@ -124,14 +125,12 @@ class Events:
     # -- what others report --------------------------------------------------------------------------------------------
 
     def stored(self, entry: Stored) -> None:
-        """Report what the log has stored; on its writer thread."""
         if self._watching is None or isinstance(entry, Passthrough):
             return
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._change, entry.completion.id)
 
-    def rated(self, feedback: Feedback) -> None:
-        """Report new feedback, or feedback that was undone."""
+    async def rated(self, feedback: Feedback) -> None:
         if self._watching is None:
             return
         if feedback.draft.scope != "completion":
@@ -139,7 +138,6 @@ class Events:
         self._change(feedback.draft.completion_id)
 
     def rewarded(self, completion_ids: Collection[str]) -> None:
-        """Report answers that got a reward."""
         if self._watching:
             self._change(*completion_ids)
 
@@ -147,14 +145,17 @@ class Events:
         self._changed |= dict.fromkeys(completion_ids)
         self._rows.wake()
 
-    def erased(self, user: str) -> None:
+    async def erased(self, user: str) -> None:
         if self._watching:
             self._pages.erase(user)
 
-    def all_changed(self) -> None:
-        """Report that every row may have changed."""
+    def imported(self) -> None:
+        """Every row may have changed."""
         if self._watching:
             self._pages.start_over()
+
+    async def reset(self) -> None:
+        self.imported()
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -261,11 +262,9 @@ async def _repeated(step: Callable[[], Awaitable[float]]) -> None:
 
 
 class _Stream(Response):
-    """An answer that goes on until its client leaves."""
-
     def __init__(
         self,
-        follow: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]],
+        follow: Callable[[Callable[[bytes], Awaitable[None]]], Coroutine[Any, Any, None]],
         admitted: Callable[[], AbstractContextManager[None]],
     ) -> None:
         # Behind nginx, events would otherwise wait for more.
@@ -276,30 +275,23 @@ class _Stream(Response):
         self._admitted = admitted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._admitted():
-            await self._stream(scope, receive, send)
-
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        if scope["method"] == "GET":
-            if endless := scope.get("extensions", {}).get(ENDLESS):
-                endless()
-            async with asyncio.TaskGroup() as group:
-                leaving = group.create_task(_left(receive))
-                following = group.create_task(self._following(send))
-                await asyncio.wait({leaving, following}, return_when=asyncio.FIRST_COMPLETED)
-                leaving.cancel()
-                following.cancel()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _following(self, send: Send) -> None:
         async def write(part: bytes) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
-        await self._follow(write)
+        with self._admitted():
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] == "GET":
+                if endless := scope.get("extensions", {}).get(ENDLESS):
+                    endless()
+                async with asyncio.TaskGroup() as group:
+                    leaving = group.create_task(_left(receive))
+                    following = group.create_task(self._follow(write))
+                    await asyncio.wait({leaving, following}, return_when=asyncio.FIRST_COMPLETED)
+                    leaving.cancel()
+                    following.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _left(receive: Receive) -> None:
-    """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

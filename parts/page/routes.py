@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from pathlib import PurePosixPath
+import shutil
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from burnish.config.config import Config
-from burnish.parts.page.agents import agents_route
+from burnish.parts.connect import AGENTS, Agent, Home, Place, connection
 from burnish.parts.page.assets import DIGEST_CHARS, TYPES, Files
 from burnish.parts.page.doctor import doctor_route
 from burnish.parts.page.paths import ENGINE, FILES
-from burnish.proxy.described import described
+from burnish.proxy.described import described, flat, list_of
 from burnish.proxy.http.errors import NotFound
+from burnish.proxy.json_http import json_response
 
 DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}")
 KEEP = "public, max-age=31536000, immutable"
@@ -31,9 +35,11 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 
+AGENT = flat("Agent", name=str, title=str, installed=bool, connected=bool, lines=list[str], rating=str | None)
+
 
 def page_routes(config: Config) -> list[Route]:
-    return [*_file_routes(), doctor_route(config), agents_route(config.data_dir)]
+    return [*_file_routes(), doctor_route(config), _agents_route(config.data_dir)]
 
 
 def _file_routes() -> list[Route]:
@@ -84,3 +90,42 @@ def _answer(request: Request, content: bytes, suffix: str, keep: str = ASK_AGAIN
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type=TYPES[suffix])
+
+
+def _agents_route(data_dir: Path) -> Route:
+    @described(
+        "the agents that burnish can connect: `installed`, `connected`, and the `lines` to type",
+        flat("Agents", agents=list_of(AGENT)),
+    )
+    async def agents(request: Request) -> Response:
+        return json_response({"agents": await asyncio.to_thread(_agents, data_dir)})
+
+    return Route("/burnish/agents", agents)
+
+
+def _agents(data_dir: Path) -> list[dict[str, Any]]:
+    home, program = Home(), _program()
+    return [_described(agent, home, data_dir, program) for agent in AGENTS.values()]
+
+
+def _described(agent: Agent, home: Home, data_dir: Path, program: str) -> dict[str, Any]:
+    lines = [f"{program} connect {agent.name}"]
+    if agent.changes(Place(""), home):  # of others, the first line prints what is to be done by hand
+        lines.append(agent.program)
+    return {
+        "name": agent.name,
+        "title": agent.title,
+        "installed": agent.installed(home),
+        "connected": bool(connection.recorded(connection.record_file(data_dir, agent.name))),
+        "lines": lines,
+        "rating": agent.rating,
+    }
+
+
+def _program() -> str:
+    """Return the command that starts this installation in the user's shell."""
+    beside = Path(sys.executable).with_name("burnish")
+    found = shutil.which("burnish")
+    if found and Path(found).resolve() == beside.resolve():
+        return "burnish"
+    return str(beside) if beside.is_file() else f"{sys.executable} -m burnish"

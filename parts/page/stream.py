@@ -33,7 +33,6 @@ Json = dict[str, Any]
 
 
 def encoded(event: str, content: object, identifier: str = "") -> bytes:
-    """Return an event of the stream."""
     named = f"id: {identifier}\n" if identifier else ""
     return b"event: %b\n%bdata: %b\n\n" % (event.encode(), named.encode(), orjson.dumps(content))
 
@@ -53,8 +52,6 @@ class _Answer:
 
 
 class Page:
-    """One open stream."""
-
     def __init__(self) -> None:
         self.changed = asyncio.Event()
         self.behind = False
@@ -153,7 +150,6 @@ class Pages:
             self._added = {}
 
     def ended(self, identifiers: Iterable[str]) -> None:
-        """Forget answers that are no longer under way."""
         for identifier in identifiers:
             self._answers.pop(identifier, None)
             self._added.pop(identifier, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,8 +26,8 @@ from burnish.training.rewards.job import RewardJob
 
 
 class RewardModels(Part):
-    name: ClassVar[str] = "rewards"
-    foreign: ClassVar[bool] = False
+    name = "rewards"
+    foreign = False
 
     def __init__(self, log: Log, config: Config, on_rewarded: Callable[[Collection[str]], None]) -> None:
         self._rewards = Rewards(log, config.data_dir, on_rewarded, config.reward.model)

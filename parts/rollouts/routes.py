@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
-from burnish.parts.rollouts.rollouts import RolloutRequest, Rollouts
+from burnish.parts.core import Core
+from burnish.parts.rollouts.rollouts import Beginning, Count, Rollouts
 from burnish.proxy.access.carried import key_of
 from burnish.proxy.described import described, flat, list_of, listing, optional
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
-from burnish.proxy.log.rollouts import Rollout, RolloutFilter
-from burnish.proxy.plain import Line
+from burnish.proxy.log import Log
+from burnish.proxy.log.rollouts import Reward, Rollout, RolloutFilter
 
 MAX_BODY_BYTES = 64 * 1024
-MAX_NAME, MAX_REASON = 200, 1000
+MAX_REASON = 1000
 """Characters."""
-MAX_TAGS = 32
-MAX_INT = 2**63 - 1
-TIME_LIMIT_S = 3600.0
-LONGEST_S = 7 * 24 * 3600.0
 MOST = 1e6
 """Larger rewards are errors of an environment."""
 STATUSES = ("open", "ended", "timed_out")
-
-Name = Annotated[Line, Field(max_length=MAX_NAME, strict=True)]
-Count = Annotated[StrictInt, Field(ge=0, le=MAX_INT)]
-
-
-class Beginning(Body):
-    """``POST /v1/rollouts``."""
-
-    task: Name = ""
-    group: Name | None = None
-    """Attempts at the same thing have the same group, and are compared. None: those with the same seed are."""
-    seed: Annotated[StrictInt, Field(ge=-MAX_INT, le=MAX_INT)] | None = None
-    tags: dict[Name, Name] = Field(default={}, max_length=MAX_TAGS)
-    version: Literal["live", "candidate", "base"] | Count = "live"
-    held_out: StrictBool = False
-    """Nothing is learnt from it: versions are judged by it."""
-    time_limit_s: Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)] = TIME_LIMIT_S
 
 
 class Rewarding(Body):
@@ -84,7 +66,7 @@ _TOKENS = flat("KeptTokens", steps=int, missing=dict[str, int])
 MANY = listing(ROLLOUT, "Rollouts", has_more=bool)
 
 
-def rollout_routes(rollouts: Rollouts) -> list[Route]:
+def rollout_routes(rollouts: Rollouts, log: Log) -> list[Route]:
     def shown(request: Request, rollout: Rollout) -> dict[str, Any]:
         return _shown(request, rollout, key_of(rollout.id, rollouts.proof(rollout.id)))
 
@@ -96,10 +78,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     )
     async def begin(request: Request) -> Response:
         body = validated(Beginning, await read_json(request, MAX_BODY_BYTES, untyped=True))
-        rollout_request = RolloutRequest(
-            **{name: getattr(body, name) for name in type(body).model_fields}, caller=caller_of(request)
-        )
-        return json_response(shown(request, await rollouts.begin(rollout_request)), 201)
+        return json_response(shown(request, await rollouts.begin(body, caller_of(request))), 201)
 
     @described(
         "reward a rollout, or one `step` of it; rewards add up. `repeated`: the same came before, and counts once",
@@ -108,8 +87,9 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     )
     async def reward(request: Request) -> Response:
         body = validated(Rewarding, await read_json(request, MAX_BODY_BYTES, untyped=True))
-        outcome = await rollouts.reward(request.path_params["id"], body.value, body.step, body.reason)
-        return json_response(shown(request, outcome.rollout) | {"repeated": outcome.repeated})
+        reward = Reward(time.time(), body.value, None, body.reason)
+        rollout, repeated = await log.reward_rollout(request.path_params["id"], reward, body.step)
+        return json_response(shown(request, rollout) | {"repeated": repeated})
 
     @described("end a rollout: it takes no more requests and rewards", ROLLOUT)
     async def end(request: Request) -> Response:
@@ -120,8 +100,8 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
         flat("ShownRollout", ROLLOUT, tokens=_TOKENS, repeated=optional(bool)),
     )
     async def one(request: Request) -> Response:
-        rollout = await rollouts.one(request.path_params["id"])
-        steps, missing = await rollouts.tokens(rollout)
+        rollout = await log.rollout(request.path_params["id"])
+        steps, missing = await log.kept_tokens([step.completion_id for step in rollout.steps])
         return json_response(shown(request, rollout) | {"tokens": {"steps": steps, "missing": missing}})
 
     @described(
@@ -131,7 +111,7 @@ def rollout_routes(rollouts: Rollouts) -> list[Route]:
     )
     async def index(request: Request) -> Response:
         limit = page_limit(request, *RolloutFilter._fields)
-        matches = await rollouts.latest(_filter(request), limit + 1)
+        matches = await log.rollouts(_filter(request), limit + 1)
         rows = [shown(request, rollout) for rollout in matches[:limit]]
         return json_response({"object": "list", "data": rows, "has_more": len(matches) > limit})
 
@@ -204,3 +184,11 @@ def _shown(request: Request, rollout: Rollout, key: str) -> dict[str, Any]:
             for step in rollout.steps
         ],
     }
+
+
+class AgentRollouts(Rollouts):
+    name = "rollouts"
+    foreign = False
+
+    def routes(self, core: Core) -> Sequence[BaseRoute]:
+        return rollout_routes(self, core.log)

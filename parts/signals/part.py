@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from burnish.config.config import Config
 from burnish.parts.core import Core
@@ -14,8 +14,8 @@ from burnish.proxy.log.batch import Stored
 
 
 class ToolSignals(Part):
-    name: ClassVar[str] = "signals"
-    foreign: ClassVar[bool] = False
+    name = "signals"
+    foreign = False
 
     def __init__(self, log: Log, config: Config) -> None:
         self._signals = Signals(log, config.data_dir, enabled=config.signals.enabled)

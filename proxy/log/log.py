@@ -262,12 +262,13 @@ class Log:
     rollout_steps = _reads(rollout_table.steps, "learning")
     rollouts_learnt = _writes(rollout_table.learnt)
 
-    add_duel = _writes(duels.add)
+    add_duels = _writes(duels.add)
+    replace_sampled_duels = _writes(duels.replace_sampled)
     judge_duel = _writes(duels.judge)
     close_duels = _writes(duels.close)
     duel = _reads(duels.one, "lookups")
     open_duels = _reads(duels.open_ones)
-    judged_duels = _reads(duels.judged)
+    judged_duels = _reads(duels.judged_count)
 
     start_run = _writes(run_table.start)
     update_run = _writes(run_table.update)

@@ -143,6 +143,13 @@ MIGRATIONS = (
         """CREATE TABLE search_end (n INTEGER NOT NULL);
         INSERT INTO search_end SELECT coalesce(max(n), 0) FROM completion""",
     ),
+    Migration(
+        25,
+        "duels of the gate's replies",
+        """ALTER TABLE duel ADD COLUMN quotes TEXT;
+        ALTER TABLE duel ADD COLUMN sampled BLOB;
+        CREATE INDEX duel_quotes ON duel (quotes) WHERE quotes IS NOT NULL""",
+    ),
 )
 """Those before 23 were in no release; only logs of checkouts of that time have them."""
 

@@ -201,7 +201,9 @@ def records(
     page += feedback.select(connection, ids, *own, f"fb_{moment}", limit)
     page += queries.passthroughs_where(connection, clauses, (*own, f"pass_{moment}", limit))
     if user is None:
-        page += duels.select(connection, clauses, f"duel_{moment}", limit)
+        # Open pairs of the gate's replies are about versions, which stay here.
+        open_or_judged = "WHERE id > ? AND sampled IS NULL ORDER BY id LIMIT ?"
+        page += duels.select(connection, open_or_judged, f"duel_{moment}", limit)
     return sorted(page, key=lambda record: record.id[-LENGTH:])[:limit]
 
 

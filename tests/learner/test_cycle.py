@@ -16,7 +16,6 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.gate.questions import QUESTIONS
-from burnish.learner.pairs import read_pair
 from burnish.learner.plan import RunOptions
 from burnish.learner.sampling import is_ours
 from burnish.learner.trainer import latest_step
@@ -53,12 +52,13 @@ async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> Non
     shown = {each["prompt"] for each in examples.of(world.registry.root, 1)}
     assert 3 <= len(shown) <= 5
     assert shown <= {*questions, *QUESTIONS} - taught, "it was judged by what it had not learnt from"
-    pairs = [read_pair(each) for each in examples.of(world.registry.root, 1, "pairs")]
+    pairs = await world.log.open_duels({0, 1}, 100)
     assert len(pairs) > len(shown)
-    assert {frozenset((each.left.version, each.right.version)) for each in pairs} == {frozenset((0, 1))}
-    assert all(each.messages[0]["content"] == BRIEFLY for each in pairs)
-    quoted = {each.prompt_id for each in pairs}
+    assert {frozenset((pair.left_version, pair.right_version)) for pair in pairs} == {frozenset((0, 1))}
+    assert all(pair.sampled and pair.sampled.messages[0]["content"] == BRIEFLY for pair in pairs)
+    quoted = {pair.quotes for pair in pairs if pair.quotes}
     assert await world.log.existing(quoted) == quoted, "also those with only the system prompt of a user"
+    assert len(quoted) == len({pair.quotes for pair in pairs}), "each quotes a user"
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
     assert run.status == judged[verdict["outcome"]], run.reason
     assert world.registry.live() == (1 if run.status == "live" else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -13,10 +14,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from burnish.adapters import examples
 from burnish.adapters.registry import Registry
-from burnish.learner.pairs import kept_pairs
+from burnish.learner.pairs import sampled_duels
 from burnish.learner.sampling import GatePrompt, ordinary
+from burnish.proxy.log import duels
+from burnish.proxy.log.duels import Duel
 from burnish.training.job import PolicyReply
 from tests.learner.test_foreign_engine import Engine
 from tests.learner.test_plan import Rated, rated
@@ -29,7 +31,7 @@ SHORT, LONG = "Seven minutes.", "It depends: seven minutes for a soft egg, and t
 PARAMS = {"temperature": 0.7, "max_tokens": 64}
 
 
-def sampled(origin: str, question: str = QUESTION, new: str = SHORT, old: str = LONG) -> list[dict[str, Any]]:
+def sampled(origin: str, question: str = QUESTION, new: str = SHORT, old: str = LONG) -> list[Duel]:
     """What a run keeps of one prompt that version 1 and the base model answered."""
     messages = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": question})
     prompt = GatePrompt(origin, messages, PARAMS, origin)
@@ -38,7 +40,7 @@ def sampled(origin: str, question: str = QUESTION, new: str = SHORT, old: str = 
         PolicyReply(policy=policy, prompt_id=origin, messages=messages, reply=text, finished=True)  # type: ignore[arg-type]
         for policy, text in replies.items()
     ]
-    return kept_pairs([prompt], rollouts, incumbent=0, candidate=1)
+    return sampled_duels([prompt], rollouts, candidate=1, incumbent=0)
 
 
 @asynccontextmanager
@@ -46,7 +48,7 @@ async def with_pair(tmp_path: Path, weights: Path, **settings: Any) -> AsyncIter
     """Burnish with version 1 live, and a pair of replies to something that alice asked."""
     async with rated(tmp_path, weights, **settings) as burnish:
         await burnish.version(0, [])
-        keep(burnish, await asked(burnish.http))
+        keep(burnish, *sampled(await asked(burnish.http)))
         yield burnish
 
 
@@ -54,11 +56,15 @@ async def asked(http: httpx.AsyncClient, question: str = QUESTION, user: str = "
     """Log a question of a user; returns the completion's ID."""
     body = {"model": "default", "messages": [{"role": "user", "content": question}]}
     answer = await http.post("/v1/chat/completions", json=body, headers={"x-burnish-user": user})
-    return answer.headers["x-burnish-completion-id"]
+    name = answer.headers["x-burnish-completion-id"]
+    (await http.get(f"/burnish/completions/{name}")).raise_for_status()  # it is stored
+    return name
 
 
-def keep(burnish: Rated, origin: str, **texts: str) -> None:
-    examples.keep(root(burnish), 1, sampled(origin, **texts), "pairs")
+def keep(burnish: Rated, *pairs: Duel) -> None:
+    """Store pairs as a run does, instead of the open ones."""
+    with closing(sqlite3.connect(burnish.data / "burnish.db")) as log, log:
+        duels.replace_sampled(log, 1, 0, pairs)
 
 
 def root(burnish: Rated) -> Path:
@@ -155,19 +161,61 @@ async def test_the_order_is_random_and_stays(tmp_path: Path, weights: Path) -> N
     async with with_pair(tmp_path, weights) as burnish:
         origin = (await logged(burnish.http))[0]["id"]
         many = [pair for number in range(40) for pair in sampled(origin, f"Question {number}?")]
-        examples.keep(root(burnish), 1, many, "pairs")
+        keep(burnish, *many)
         first, second = [(await offered(burnish.http))["data"] for _ in range(2)]
         assert first == second
         places = [side_of(each, SHORT) for each in first]
         assert {"left", "right"} == set(places), "one in 10^12 that they are all on one side"
 
 
+async def test_pairs_that_were_kept_beside_the_versions_are_moved_into_the_log(
+    tmp_path: Path, weights: Path
+) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.version(0, [])
+        origin = await asked(burnish.http)
+        file = root(burnish) / "v0001.pairs.json"
+    pair = {
+        "id": f"duel_{'0' * 26}",
+        "prompt_id": origin,
+        "sampled_at": 1.0,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "params": PARAMS,
+        "left": {"version": 1, "text": SHORT, "finished": True},
+        "right": {"version": 0, "text": LONG, "finished": False},
+    }
+    erased = pair | {"id": f"duel_{'1' * 26}", "prompt_id": "cmpl_erased"}
+    ours = pair | {"id": f"duel_{'2' * 26}", "prompt_id": "ordinary_3"}
+    file.write_text(json.dumps([pair, erased, ours]))
+    async with rated(tmp_path, weights) as burnish:
+        assert not file.exists()
+        duels = (await offered(burnish.http))["data"]
+        assert [duel["id"] for duel in duels] == [ours["id"], pair["id"]]
+        assert duels[1]["left"] == {"text": SHORT, "cut": False}
+        assert duels[1]["right"] == {"text": LONG, "cut": True}
+        assert (await judge(burnish.http, duels[1], "left")).json()["better"] == 1
+        await burnish.http.delete("/burnish/users/alice")
+        assert [duel["id"] for duel in (await offered(burnish.http))["data"]] == [ours["id"]]
+        assert await logged(burnish.http) == []
+
+
+async def test_a_file_of_pairs_that_cannot_be_read_stays(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        file = root(burnish) / "v0001.pairs.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('[{"id": 1}]')
+    async with rated(tmp_path, weights) as burnish:
+        assert (await offered(burnish.http))["data"] == []
+        assert file.exists()
+
+
 async def test_pages_of_pairs(tmp_path: Path, weights: Path) -> None:
     async with with_pair(tmp_path, weights) as burnish:
         origin = (await logged(burnish.http))[0]["id"]
-        examples.keep(root(burnish), 1, [*sampled(origin, "A?"), *sampled(origin, "B?")], "pairs")
+        keep(burnish, *sampled(origin, "A?"), *sampled(origin, "B?"))
         page = (await burnish.http.get("/burnish/duels?limit=1")).json()
-        assert (len(page["data"]), page["has_more"]) == (1, True)
+        assert ([pair["prompt"] for pair in page["data"]], page["has_more"]) == (["B?"], True)
+        assert (await offered(burnish.http))["data"][1]["prompt"] == "A?", "those of an earlier test are gone"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +237,7 @@ async def test_erasing_a_user_deletes_open_pairs_that_quote_them(tmp_path: Path,
     async with with_pair(tmp_path, weights) as burnish:
         (duel,) = (await offered(burnish.http))["data"]
         await burnish.http.delete("/burnish/users/alice")
-        assert examples.of(root(burnish), 1, "pairs") == []
+        assert (await offered(burnish.http))["data"] == []
         gone = await judge(burnish.http, duel, "left")
         assert gone.status_code == 404
         assert "was erased" in gone.json()["error"]["message"]
@@ -216,7 +264,6 @@ async def test_starting_over_leaves_nothing_to_judge(tmp_path: Path, weights: Pa
         assert len((await offered(burnish.http))["data"]) == 2
         (await burnish.http.post("/burnish/reset", json={})).raise_for_status()
         assert (await offered(burnish.http))["data"] == []
-        assert list(root(burnish).glob("*.pairs.json")) == []
 
 
 async def ask(http: httpx.AsyncClient, prompt: str = QUESTION, **headers: str) -> httpx.Response:

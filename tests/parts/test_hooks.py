@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -26,7 +25,7 @@ HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 class Stubborn(Part):
     """Takes an event at the second attempt."""
 
-    name: ClassVar[str] = "stubborn"
+    name = "stubborn"
 
     def __init__(self) -> None:
         self.attempts: list[str] = []
@@ -40,14 +39,14 @@ class Stubborn(Part):
 
 
 class Loud(Part):
-    name: ClassVar[str] = "loud"
+    name = "loud"
 
     def imported(self) -> None:
         raise ValueError("a fault")
 
 
 class Quiet(Part):
-    name: ClassVar[str] = "quiet"
+    name = "quiet"
 
     def __init__(self) -> None:
         self.imports = 0

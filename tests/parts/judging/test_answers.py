@@ -97,36 +97,29 @@ def test_a_revision_is_without_what_was_said_around_it(text: str, reply: str) ->
     assert revision(text) == reply
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I'm sorry, but I can't help with that.",
-        "I’m very sorry, I cannot judge this.",
-        "As an AI language model, I am unable to compare replies.",
-        "I cannot assist with that request.",
-        "We won't evaluate it",
-    ],
-)
-def test_a_refusal_is_one(text: str) -> None:
-    assert refuses(text)
+REFUSALS = [
+    "I'm sorry, but I can't help with that.",
+    "I’m very sorry, I cannot judge this.",
+    "As an AI language model, I am unable to compare replies.",
+    "I cannot assist with that request.",
+    "We won't evaluate it",
+]
+CRITICISM = ["I can see that it is long.", "Sorry is missing: it isn't polite.", "The reply can't be right."]
 
 
 @pytest.mark.parametrize(
-    "text", ["I can see that it is long.", "Sorry is missing: it isn't polite.", "The reply can't be right."]
+    ("text", "is_refusal"), [*((text, True) for text in REFUSALS), *((text, False) for text in CRITICISM)]
 )
-def test_criticism_is_no_refusal(text: str) -> None:
-    assert not refuses(text)
+def test_a_refusal_is_told_from_criticism(text: str, is_refusal: bool) -> None:
+    assert refuses(text) is is_refusal
+
+
+NOTHING = ["NOTHING", "**Nothing.**", "Nothing goes against a principle.", "None", "No violations."]
+SOMETHING = ["It says nothing of tea.", "Nonetheless it is long.", "Not short.", "No source is named."]
 
 
 @pytest.mark.parametrize(
-    "text", ["NOTHING", "**Nothing.**", "Nothing goes against a principle.", "None", "No violations."]
+    ("text", "is_nothing"), [*((text, True) for text in NOTHING), *((text, False) for text in SOMETHING)]
 )
-def test_a_judge_may_find_nothing(text: str) -> None:
-    assert finds_nothing(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["It says nothing of tea.", "Nonetheless it is long.", "Not short.", "No source is named."]
-)
-def test_what_only_begins_like_nothing_is_criticism(text: str) -> None:
-    assert not finds_nothing(text)
+def test_a_judge_may_find_nothing(text: str, is_nothing: bool) -> None:
+    assert finds_nothing(text) is is_nothing

@@ -19,9 +19,7 @@ def judged(first: Pick, second: Pick, reply: int = 10, revision: int = 20) -> Re
 
 
 def reported(*judgements: ReplyJudgement) -> JudgeReport:
-    return report(
-        judgements, Principles(("Be brief.",)), model="m", created_at=1.0, feedback_count=0, end_reason=None
-    )
+    return report(judgements, Principles(("Be brief.",)), model="m", created_at=1.0, end_reason=None)
 
 
 def counts(found: Share) -> tuple[int, int]:

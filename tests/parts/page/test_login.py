@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from tests.support.inprocess import behind, listening
-from tests.support.patience import within
+from tests.support.inprocess import behind
 from tests.support.upstream import completion, reply
 
 BOTH = {"api_key": "caller", "admin_key": "root"}
@@ -212,35 +208,3 @@ async def test_where_no_key_is_needed_an_ended_sign_in_is_told(tmp_path: Path) -
         headers = (await sign_in(client, "root")) | {"x-burnish-page": "old"}
         assert (await client.get("/burnish/status", headers=headers)).json()["error"]["code"] == "signed_out"
         assert (await client.get("/burnish/status", headers=page(client))).status_code == 200
-
-
-async def test_another_server_on_the_host_gets_a_cookie_that_opens_nothing(tmp_path: Path) -> None:
-    """The same with real sockets: a client that treats cookies as browsers do sends them to every port."""
-    taken: list[str] = []
-
-    async def thief(scope: Scope, receive: Receive, send: Send) -> None:
-        taken.extend(value.decode() for name, value in scope["headers"] if name == b"cookie")
-        await Response("hello")(scope, receive, send)
-
-    async with behind(tmp_path, reply(completion()), **BOTH) as (client, _), listening(thief) as url:
-        signed = await sign_in(client, "root")
-        await client.get(url)
-        assert taken, "browsers do so, too"
-        async with httpx.AsyncClient(
-            base_url=client.base_url, headers={"cookie": taken[0]}, timeout=within(60)
-        ) as stolen:
-            assert (await stolen.get("/burnish/completions")).status_code == 401
-        assert (await client.get("/burnish/completions", headers=signed)).status_code == 200
-
-
-async def test_many_sign_ins_hold_side_by_side(tmp_path: Path) -> None:
-    async with behind(tmp_path, reply(completion()), **BOTH) as (client, _):
-
-        async def one(key: str) -> str:
-            async with httpx.AsyncClient(base_url=client.base_url, timeout=within(60)) as browser:
-                return str((await who(browser, await sign_in(browser, key)))["key"])
-
-        assert (
-            await asyncio.gather(*(one(key) for key in ("caller", "root") * 4))
-            == ["api_key", "admin_key"] * 4
-        )

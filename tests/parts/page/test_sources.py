@@ -62,11 +62,11 @@ class World:
 @asynccontextmanager
 async def watched(world: World) -> AsyncIterator[tuple[Watcher, Events, str]]:
     made = Events(list)
-    made.use(world.sources())
+    made.see(world.sources())
     async with listening(own_application([made.route()])) as url, watching(url) as page:
         await page.next("status")
         yield page, made, url
-    await made.close()
+    await made.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -109,11 +109,11 @@ def rated(name: str, scope: Any = "completion") -> Feedback:
 async def test_rows_that_cant_be_read_come_later():
     world = World(broken=True)
     async with watched(world) as (page, made, _):
-        made.rated(rated("cmpl_1"))
+        await made.rated(rated("cmpl_1"))
         await until(lambda: world.asked)
         world.broken = False
         assert await page.next("answer") == {"id": "cmpl_1"}
-        made.rated(rated("cmpl_2", "turn"))
+        await made.rated(rated("cmpl_2", "turn"))
         assert {(await page.next("answer"))["id"] for _ in range(2)} == {"cmpl_2", "cmpl_beside"}
 
 
@@ -127,10 +127,10 @@ async def test_a_rating_that_comes_while_another_is_read_reaches_pages_too():
 
     world = World()
     async with watched(world) as (page, made, _):
-        made.use(replace(world.sources(), covered=covered))
-        made.rated(rated("cmpl_1", "turn"))
+        made.see(replace(world.sources(), covered=covered))
+        await made.rated(rated("cmpl_1", "turn"))
         await begun.wait()
-        made.rated(rated("cmpl_2", "turn"))
+        await made.rated(rated("cmpl_2", "turn"))
         hold.set()
         left = {"cmpl_1_beside", "cmpl_2_beside"}
         while left:
@@ -144,8 +144,8 @@ async def test_nothing_is_watched_once_no_page_is_open(monkeypatch: pytest.Monke
         seen = page.last_id
         async with watching(url) as second:
             await second.next("hello")
-    made.rated(rated("cmpl_1"))
+    await made.rated(rated("cmpl_1"))
     assert world.asked == []
     async with listening(own_application([made.route()])) as url, watching(url, seen) as page:
         assert (await page.next("hello"))["resumed"] is False, "nobody knows what happened meanwhile"
-    await made.close()
+    await made.stop()
