@@ -198,6 +198,7 @@ def test_without_a_terminal_it_wants_yes(home: Path, env: dict[str, str]) -> Non
 def test_an_edit_that_cannot_be_undone_is_left_and_named(
     home: Path, env: dict[str, str], flags: list[str]
 ) -> None:
+    before = snapshot(home)
     call(*flags, "--agents", "claude-code,codex", env=env)
     rl = home / ".claude" / "commands" / "rl.md"
     rl.write_text("mine now")
@@ -208,6 +209,7 @@ def test_an_edit_that_cannot_be_undone_is_left_and_named(
     assert (home / ".config/burnish/config.toml").read_text() == CONFIG
     rl.unlink()
     assert call("init", "--undo", env=env).returncode == 0
+    assert snapshot(home) == before, "it was tried again"
 
 
 def test_a_terminal_is_asked_and_asked_again(home: Path, env: dict[str, str], burnish: Burnish) -> None:
