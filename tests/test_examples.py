@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +53,28 @@ def run(example: str, url: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One burnish with a tiny model, which answers with random words."""
+@contextmanager
+def tiny_burnish(folder: Path, *flags: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run burnish with a tiny model, which answers with random words; gives its URL."""
     pytest.importorskip("torch")
     from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
 
-    folder, shape = tmp_path_factory.mktemp("tiny"), tiny_shape("llama")
+    shape = tiny_shape("llama")
     gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
-    with running(folder / "data", "--model", str(gguf), env=SETTINGS) as burnish:
+    with running(folder / "data", "--model", str(gguf), *flags, env=env) as burnish:
         yield burnish.url
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with tiny_burnish(tmp_path_factory.mktemp("tiny"), env=SETTINGS) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def learning_off(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with tiny_burnish(tmp_path_factory.mktemp("tiny-off"), "--no-train") as url:
+        yield url
 
 
 def use_case(name: str, url: str) -> subprocess.CompletedProcess[str]:
@@ -144,17 +157,6 @@ USE_CASES = {
     "three_pairs": {"correction": "A computer is a machine that follows a list of steps, very fast."},
 }
 """Name → what its first feedback says."""
-
-
-@pytest.fixture(scope="module")
-def learning_off(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("torch")
-    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
-
-    folder, shape = tmp_path_factory.mktemp("tiny-off"), tiny_shape("llama")
-    gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
-    with running(folder / "data", "--model", str(gguf), "--no-train") as burnish:
-        yield burnish.url
 
 
 @pytest.mark.parametrize("name", USE_CASES)

@@ -18,8 +18,9 @@ from burnish.parts.datasets.records import READERS, read_record
 from burnish.proxy.http.errors import Unprocessable
 from burnish.terminal.errors import WrongUsage
 from tests.parts.datasets.exports import chat_of_open_webui, langfuse, langsmith, lines
+from tests.parts.datasets.test_round_trip import address, imported
 from tests.support.inprocess import behind
-from tests.support.program import call, said
+from tests.support.program import call
 from tests.support.upstream import completion as completed
 from tests.support.upstream import reply
 
@@ -62,11 +63,11 @@ async def test_a_tenth_of_the_lines_is_broken(tmp_path: Path) -> None:
         "\n".join(line for ten in range(22) for line in (*good[ten * 9 : ten * 9 + 9], bad[ten])) + "\n"
     )
     async with behind(tmp_path, reply(completed())) as (http, _):
-        url = str(http.base_url).rstrip("/")
+        url = address(http)
         tried = await asyncio.to_thread(call, "data", "import", str(file), "--dry-run", url=url)
         nothing = (await http.get("/burnish/records")).json()["data"]
         done = await asyncio.to_thread(call, "data", "import", str(file), url=url)
-        again = await asyncio.to_thread(said, "data", "import", str(file), url=url)
+        again = await imported(http, file)
         given = (await http.get("/v1/feedback", params={"limit": 1000})).json()["data"]
         rows = (await http.get("/burnish/completions", params={"limit": 1000})).json()["data"]
     assert (tried.returncode, nothing) == (0, [])
@@ -107,8 +108,7 @@ async def test_a_line_of_ours_that_was_changed_is_refused_alone(tmp_path: Path) 
     ]
     lines(file, *(each for each, _ in changes), completion, feedback)
     async with behind(tmp_path / "two", reply(completed())) as (http, _):
-        url = str(http.base_url).rstrip("/")
-        new = await asyncio.to_thread(said, "data", "import", str(file), url=url)
+        new = await imported(http, file)
     assert new["new"] == {"completion": 1, "feedback": 1}
     reasons = {each["place"]: each["reason"] for each in new["skipped"]}
     assert len(reasons) == len(changes)
@@ -118,8 +118,7 @@ async def test_a_line_of_ours_that_was_changed_is_refused_alone(tmp_path: Path) 
 
 async def _exported(http: httpx.AsyncClient, tmp_path: Path) -> list[dict[str, Any]]:
     """Return an answer and its rating, as burnish writes them."""
-    url, file = str(http.base_url).rstrip("/"), lines(tmp_path / "seed.jsonl", json.loads(rated(1)))
-    await asyncio.to_thread(said, "data", "import", str(file), url=url)
+    await imported(http, lines(tmp_path / "seed.jsonl", json.loads(rated(1))))
     return list((await http.get("/burnish/records")).json()["data"])
 
 

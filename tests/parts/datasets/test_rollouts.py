@@ -12,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.parts.datasets.test_round_trip import TOOL, address
+from tests.parts.datasets.test_round_trip import TOOL, address, exported
 from tests.support import chat_wire
 from tests.support.inprocess import behind
 from tests.support.program import call
@@ -93,10 +93,9 @@ async def played(
     return dict(rollout)
 
 
-async def exported(http: httpx.AsyncClient, name: str, *more: str) -> tuple[list[Json], list[str]]:
+async def lines_of(http: httpx.AsyncClient, name: str, *more: object) -> tuple[list[Json], list[str]]:
     """Return the lines of an export, and what it said of them."""
-    done = await asyncio.to_thread(call, "data", "export", "--as", name, *more, url=address(http))
-    assert done.returncode == 0, done.stderr
+    done = await exported(http, name, *more)
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr.splitlines()
 
 
@@ -109,7 +108,7 @@ ANSWERED = ids_of({"content": "20 degrees."})
 async def test_a_rollout_is_one_sequence_for_trl(tmp_path: Path) -> None:
     async with behind(tmp_path, engine(), model="mock") as (http, _):
         rollout = await played(http, tags={"set": "a"})
-        (line,), words = await exported(http, "trl-rollouts")
+        (line,), words = await lines_of(http, "trl-rollouts")
     assert words == ["wrote 1 lines: 1 sequences"]
     assert line.pop("prompt_ids") == FIRST
     assert line.pop("completion_ids") == [*CALLED, *TOLD, *ANSWERED]
@@ -125,9 +124,9 @@ async def test_a_prompt_that_was_tokenised_anew_begins_another_sequence(tmp_path
     """Ids are never made up: what the model didn't see in this order isn't joined."""
     async with behind(tmp_path, engine(anew=True), model="mock") as (http, _):
         await played(http)
-        lines, _ = await exported(http, "trl-rollouts")
-        (episode,), _ = await exported(http, "verifiers")
-        (trajectory,), _ = await exported(http, "atif")
+        lines, _ = await lines_of(http, "trl-rollouts")
+        (episode,), _ = await lines_of(http, "verifiers")
+        (trajectory,), _ = await lines_of(http, "atif")
     assert [(each["part"], each["parts"]) for each in lines] == [(0, 2), (1, 2)]
     assert [each["completion_ids"] for each in lines] == [CALLED, ANSWERED]
     assert lines[1]["prompt_ids"][0] == 7
@@ -144,9 +143,9 @@ async def test_a_fork_shares_its_beginning(tmp_path: Path) -> None:
         await ask(http, rollout, [*asked, RESULT | {"content": "30"}])
         await http.post(f"/v1/rollouts/{rollout['id']}/reward", json={"value": 1})
         await http.post(f"/v1/rollouts/{rollout['id']}/end", json={})
-        lines, _ = await exported(http, "trl-rollouts")
-        (episode,), _ = await exported(http, "verifiers")
-        trajectories, _ = await exported(http, "atif")
+        lines, _ = await lines_of(http, "trl-rollouts")
+        (episode,), _ = await lines_of(http, "verifiers")
+        trajectories, _ = await lines_of(http, "atif")
     assert [sum(each["env_mask"]) for each in lines] == [len(CALLED) + len(ANSWERED), len(ANSWERED)]
     assert [each["parent"] for each in episode["traces"][0]["nodes"]] == [None, 0, 1, 2, 1, 4]
     assert [each["trajectory_id"] for each in trajectories] == [f"{rollout['id']}/0", f"{rollout['id']}/1"]
@@ -157,7 +156,7 @@ async def test_a_fork_shares_its_beginning(tmp_path: Path) -> None:
 async def test_an_episode_for_verifiers(tmp_path: Path) -> None:
     async with behind(tmp_path, engine(), model="mock") as (http, _):
         rollout = await played(http)
-        (episode,), words = await exported(http, "verifiers")
+        (episode,), words = await lines_of(http, "verifiers")
     assert words == ["wrote 1 lines: 1 episodes"]
     assert (episode["id"], episode["ok"], episode["group"]) == (rollout["id"], True, {"id": "g1"})
     (trace,) = episode["traces"]
@@ -183,7 +182,7 @@ async def test_an_episode_for_verifiers(tmp_path: Path) -> None:
 async def test_a_trajectory_of_harbor(tmp_path: Path) -> None:
     async with behind(tmp_path, engine(), model="mock") as (http, _):
         rollout = await played(http)
-        (line,), words = await exported(http, "atif")
+        (line,), words = await lines_of(http, "atif")
     assert words == ["wrote 1 lines: 1 trajectories"]
     assert (line["session_id"], line["trajectory_id"], line["schema_version"]) == (rollout["id"],) * 2 + (
         "ATIF-v1.7",
@@ -211,14 +210,14 @@ async def test_what_is_left_out_is_said(tmp_path: Path) -> None:
         await played(http, task="coffee")
         empty = (await http.post("/v1/rollouts", json={})).json()
         await http.post(f"/v1/rollouts/{empty['id']}/end", json={})
-        lines, words = await exported(http, "trl-rollouts", "--task", "tea")
+        lines, words = await lines_of(http, "trl-rollouts", "--task", "tea")
         assert (len(lines), words[0]) == (1, "wrote 1 lines: 1 sequences")
         assert {*words[1:]} == {
             "left out 1: it has not ended",
             "left out 1: it is held out to judge versions by",
             "left out 1: it has no reward",
         }
-        lines, words = await exported(http, "atif")
+        lines, words = await lines_of(http, "atif")
         assert len(lines) == 3
         assert "left out 1: the agent asked nothing" in words
         wrong = await asyncio.to_thread(
@@ -230,12 +229,12 @@ async def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 async def test_without_token_ids_trl_gets_nothing_and_the_others_get_texts(tmp_path: Path) -> None:
     async with behind(tmp_path, engine(tells=False), model="mock") as (http, _):
         await played(http)
-        lines, words = await exported(http, "trl-rollouts")
+        lines, words = await lines_of(http, "trl-rollouts")
         assert (lines, words[0]) == ([], "wrote 0 lines")
         assert words[1].startswith("left out 1: no token ids: ")
-        (episode,), _ = await exported(http, "verifiers")
+        (episode,), _ = await lines_of(http, "verifiers")
         assert not any("token_ids" in each for each in episode["traces"][0]["nodes"])
-        (trajectory,), _ = await exported(http, "atif")
+        (trajectory,), _ = await lines_of(http, "atif")
         assert "completion_token_ids" not in trajectory["steps"][1]["metrics"]
 
 
@@ -261,7 +260,7 @@ async def test_trl_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async with behind(tmp_path, engine(), model="mock") as (http, _):
         for reward in (1.0, 0.0):
             await played(http, reward=reward)
-        await exported(http, "trl-rollouts", "--out", str(tmp_path / "rollouts.jsonl"))
+        await lines_of(http, "trl-rollouts", "--out", str(tmp_path / "rollouts.jsonl"))
     (program,) = re.findall(r"```python\n(.*?)```", (DOCS / "other-trainers.md").read_text(), re.DOTALL)
     here = {
         "Qwen/Qwen3-0.6B": str(tiny_policy(tmp_path / "tiny")),
@@ -287,8 +286,8 @@ async def test_harbor_and_verifiers_read_them(tmp_path: Path) -> None:
     stores = pytest.importorskip("verifiers.v1.utils.trace_store")
     async with behind(tmp_path, engine(), model="mock") as (http, _):
         await played(http)
-        (line,), _ = await exported(http, "atif")
-        (episode,), _ = await exported(http, "verifiers")
+        (line,), _ = await lines_of(http, "atif")
+        (episode,), _ = await lines_of(http, "verifiers")
     assert trajectories.Trajectory.model_validate(line).to_json_dict() == line
     (tmp_path / "traces.jsonl").write_text(json.dumps(episode))
     (read,) = stores.read_episodes(tmp_path, traces.Trace[tasks.WireTaskData])

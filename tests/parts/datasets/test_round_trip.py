@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,17 @@ def address(http: httpx.AsyncClient) -> str:
     return str(http.base_url).rstrip("/")
 
 
+async def exported(http: httpx.AsyncClient, name: str, *more: object) -> subprocess.CompletedProcess[str]:
+    done = await asyncio.to_thread(call, "data", "export", "--as", name, *map(str, more), url=address(http))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+async def imported(http: httpx.AsyncClient, file: Path, *more: str) -> dict[str, Any]:
+    """Return what the import says in JSON."""
+    return dict(await asyncio.to_thread(said, "data", "import", str(file), *more, url=address(http)))
+
+
 TWO = chat_wire.whole({"content": "Leaves."}, "stop")
 TWO = orjson.dumps(TWO | {"choices": [*TWO["choices"], TWO["choices"][0] | {"index": 1}]})
 """An answer with two choices."""
@@ -69,19 +81,14 @@ async def test_everything_comes_back_as_it_was_and_only_once(tmp_path: Path) -> 
     before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
     async with behind(tmp_path / "one", reply(TWO)) as (http, _):
         await used(http)
-        done = await asyncio.to_thread(
-            call, "data", "export", "--as", "jsonl", "--out", str(before), url=address(http)
-        )
-        assert done.returncode == 0, done.stderr
+        done = await exported(http, "jsonl", "--out", before)
     assert "wrote 10 lines: 3 completion, 5 feedback, 1 instruction, 1 passthrough" in done.stderr
     async with behind(tmp_path / "two", reply(completion())) as (http, _):
-        tried = await asyncio.to_thread(said, "data", "import", str(before), "--dry-run", url=address(http))
+        tried = await imported(http, before, "--dry-run")
         nothing = (await http.get("/burnish/records")).json()["data"]
-        new = await asyncio.to_thread(said, "data", "import", str(before), url=address(http))
-        again = await asyncio.to_thread(said, "data", "import", str(before), url=address(http))
-        done = await asyncio.to_thread(
-            call, "data", "export", "--as", "jsonl", "--out", str(after), url=address(http)
-        )
+        new = await imported(http, before)
+        again = await imported(http, before)
+        await exported(http, "jsonl", "--out", after)
         listed = (await http.get("/burnish/completions")).json()["data"]
         instructions = (await http.get("/burnish/instructions", headers={"x-burnish-user": "ann"})).json()
         found = (await http.get("/burnish/completions", params={"q": "leaves"})).json()["data"]
@@ -101,18 +108,14 @@ async def test_datasets_come_back_as_feedback_that_can_be_learnt(tmp_path: Path)
     async with behind(tmp_path / "one", reply(completion("Tea is a drink."))) as (http, _):
         await used(http)
         for name in ("sft", "dpo", "kto"):
-            file = str(tmp_path / f"{name}.jsonl")
-            done = await asyncio.to_thread(
-                call, "data", "export", "--as", name, "--out", file, url=address(http)
-            )
-            assert done.returncode == 0, done.stderr
+            await exported(http, name, "--out", tmp_path / f"{name}.jsonl")
     for name, lines in (("sft", 2), ("dpo", 1), ("kto", 2)):
         file = tmp_path / f"{name}.jsonl"
         assert len(file.read_text().splitlines()) == lines, (name, file.read_text())
         async with behind(tmp_path / name, reply(completion())) as (http, _):
-            new = await asyncio.to_thread(said, "data", "import", str(file), url=address(http))
+            new = await imported(http, file)
             assert (new["format"], new["usable"], new["unusable"]) == (name, lines, {})
-            back = await asyncio.to_thread(call, "data", "export", "--as", name, url=address(http))
+            back = await exported(http, name)
             agents = {each["agent"] for each in (await http.get("/burnish/completions")).json()["data"]}
         assert sorted(back.stdout.splitlines()) == sorted(file.read_text().splitlines())
         assert agents == {name}

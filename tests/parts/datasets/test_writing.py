@@ -9,10 +9,10 @@ from typing import Any
 
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
-from tests.parts.datasets.test_round_trip import CALL, TOOL, address
+from tests.parts.datasets.test_round_trip import CALL, TOOL, address, exported, imported
 from tests.proxy.log.exchanges import capture, rate, user
 from tests.support.inprocess import behind
-from tests.support.program import call, said
+from tests.support.program import call
 from tests.support.upstream import completion, reply
 
 ASKED = [{"role": "user", "content": "What is tea?"}]
@@ -61,14 +61,11 @@ async def test_each_format_and_what_it_leaves_out(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, RECORDS)))
     made: dict[str, Any] = {}
     async with behind(tmp_path, reply(completion())) as (http, _):
-        new = await asyncio.to_thread(said, "data", "import", str(file), url=address(http))
-        assert new["skipped"] == []
+        assert (await imported(http, file))["skipped"] == []
         for name in ("sft", "dpo", "kto"):
-            done = await asyncio.to_thread(call, "data", "export", "--as", name, url=address(http))
+            done = await exported(http, name)
             made[name] = [json.loads(line) for line in done.stdout.splitlines()], done.stderr.splitlines()
-        trl = await asyncio.to_thread(
-            call, "data", "export", "--as", "trl", "--out", str(folder), url=address(http)
-        )
+        await exported(http, "trl", "--out", folder)
         homeless = await asyncio.to_thread(call, "data", "export", "--as", "trl", url=address(http))
     leaves = {"role": "assistant", "content": "Leaves."}
     tools = {"tools": [TOOL]}
@@ -96,7 +93,7 @@ async def test_each_format_and_what_it_leaves_out(tmp_path: Path) -> None:
         {"prompt": WEATHER, "completion": [leaves], "label": True, **tools},
         {"prompt": WEATHER, "completion": [SHORT], "label": False, **tools},
     ]
-    assert (trl.returncode, homeless.returncode) == (0, 2), trl.stderr
+    assert homeless.returncode == 2
     assert sorted(each.name for each in folder.iterdir()) == [
         "preference.jsonl", "prompt_completion.jsonl", "unpaired_preference.jsonl",
     ]  # fmt: skip
