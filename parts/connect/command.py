@@ -66,8 +66,12 @@ def connect(
             soft_wrap=True,
         )
         console.print(f"To rate an answer, type into the agent: [cyan]{escape(target.rating)}[/]")
-        if place.mode == "prompt":
-            _say_choice(target)
+        if place.mode == "prompt" and target.choice:
+            console.print(f"After an answer it shows {target.choice}.")
+        elif place.mode == "prompt":
+            console.print(
+                f"[yellow]feedback.mode is prompt, but {target.title} can't show a choice after an answer.[/]"
+            )
     if steps := target.by_hand(place):
         console.print(escape(steps), soft_wrap=True)
     if upstream is None:
@@ -164,15 +168,6 @@ def _too_narrow(agent: Agent, proxy: Proxy) -> str | None:
         f"The model was trained for {window['trained']:,}. Take another: burnish up {take}. Or put your own engine "
         "behind burnish: burnish up --upstream URL"
     )
-
-
-def _say_choice(agent: Agent) -> None:
-    if agent.choice:
-        console.print(f"After an answer it shows {agent.choice}.")
-    else:
-        console.print(
-            f"[yellow]feedback.mode is prompt, but {agent.title} can't show a choice after an answer.[/]"
-        )
 
 
 def _program() -> list[str]:

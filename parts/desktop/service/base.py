@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import time
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 
 from burnish.app.upgrade import check_program
 from burnish.config.config import Config
+from burnish.config.settings import ENV_PREFIX
 from burnish.parts.desktop.service import options, unit_files
 from burnish.parts.desktop.service.unit_files import UnitFile
 from burnish.parts.user_files import Snapshot
@@ -69,7 +71,8 @@ class Service(ABC):
         ``flags`` are settings as for ``load_config``, ``file`` is the configuration file. ``force`` puts a foreign
         file of the same name aside. Raises ServiceError, ConfigError.
         """
-        file = file or options.named_file()
+        if file is None and (path := os.environ.get(f"{ENV_PREFIX}CONFIG")):
+            file = Path(path)
         config = options.settings(flags, file)
         url = listening.url(*listening.address(config))
         units = self._units(config, options.command(flags, file))

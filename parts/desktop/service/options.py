@@ -61,12 +61,6 @@ def environment() -> dict[str, str]:
     return {name: text for name in CARRIED if (text := os.environ.get(name))}
 
 
-def named_file() -> Path | None:
-    """Return the configuration file that the environment names."""
-    file = os.environ.get(ENV_PREFIX + "CONFIG")
-    return Path(file) if file else None
-
-
 def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
     """Return the configuration as the service will read it.
 
