@@ -40,8 +40,6 @@ PROGRESS_EVERY_S = 10.0
 FIRST_PAUSE_S, LIVED_S = 1.0, 60.0
 MAX_DEATHS = 5
 """In a row, after which it isn't started again."""
-# A port can be taken between our look and the engine's start.
-PORT_TRIES = 3
 # Beyond the lifeline's own grace.
 END_LIMIT_S = 5.0
 
@@ -85,7 +83,7 @@ class ManagedEngine:
         Raises EngineError, which says why and what its log ends with; nothing is left running then, nor if this is
         cancelled.
         """
-        for last in (False, False, True):
+        for last in (False, False, True):  # a port can be taken between our look and the engine's start
             self._port = self.recipe.fixed_port or _free_port()
             if not _is_free(self._port):
                 raise EngineError(
