@@ -39,6 +39,8 @@ _COPY_BYTES = 1024**2
 _INTERRUPTED = "burnish was interrupted just after it was trained"
 _LOST = "its history was lost: events.jsonl had been deleted or emptied"
 
+PASSED_AGAINST = "passed_against"
+"""In the details of an event: the version that was live when this one passed the gate."""
 NEXT: MappingProxyType[State, frozenset[State]] = MappingProxyType(
     {
         "candidate": frozenset({"candidate", "rejected", "live", "pruned"}),
@@ -312,3 +314,20 @@ def _copy(source: Path, target: Path) -> str:
             digest.update(chunk)
             writer.write(chunk)
     return digest.hexdigest()
+
+
+def waiting(registry: Registry) -> int | None:
+    """Return the latest candidate that passed the gate against the live version; None if there is none.
+
+    If another version goes live, it waits no longer: nobody has compared those two. Once the first one is live again,
+    it waits again.
+    """
+    live, events = registry.live(), registry.events()
+    states = {event.version: event.state for event in events}
+    passed = {event.version for event in events if event.details.get(PASSED_AGAINST) == live}
+    return max((version for version in passed if states[version] == "candidate"), default=None)
+
+
+def passed(registry: Registry, number: int) -> Event | None:
+    """Return the event in which a version passed the gate; None if it didn't."""
+    return next((e for e in reversed(registry.events(number)) if PASSED_AGAINST in e.details), None)

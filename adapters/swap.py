@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from burnish.adapters.errors import AdapterError, EngineError
 from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.registry import Registry
+from burnish.adapters.registry import Registry, waiting
 from burnish.adapters.route import LiveRoute
-from burnish.adapters.waiting import waiting
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,9 @@ from typing import Any, Literal
 from burnish.adapters import examples
 from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.manifest import AdapterVersion, Provenance
-from burnish.adapters.registry import version_label
+from burnish.adapters.registry import PASSED_AGAINST, version_label, waiting
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
-from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.gate import Evidence, Verdict, judge
 from burnish.gate.evidence import Attempted
 from burnish.learner import export, sampling

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.registry import Registry, version_label
+from burnish.adapters.registry import PASSED_AGAINST, Registry, passed, version_label, waiting
 from burnish.adapters.swap import Swap
-from burnish.adapters.waiting import PASSED_AGAINST, passed, waiting
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 
 INTERRUPTED = "interrupted"

@@ -9,8 +9,7 @@ import time
 from starlette.types import ASGIApp
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.adapters.registry import version_label
-from burnish.adapters.waiting import waiting
+from burnish.adapters.registry import version_label, waiting
 from burnish.learner.learning import Engine
 from burnish.proxy.http.errors import Conflict, Unavailable
 from burnish.proxy.ids import duel_id

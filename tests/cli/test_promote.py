@@ -6,8 +6,7 @@ from pathlib import Path
 
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.hosts.fetch import ensure_small_model
-from burnish.adapters.registry import Registry
-from burnish.adapters.waiting import PASSED_AGAINST
+from burnish.adapters.registry import PASSED_AGAINST, Registry
 from tests.support.burnish import running
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.program import call, said

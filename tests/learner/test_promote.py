@@ -9,7 +9,7 @@ import pytest
 
 from bench.learning.questions import PROMPTS
 from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.waiting import PASSED_AGAINST
+from burnish.adapters.registry import PASSED_AGAINST
 from burnish.app.chat import chat_actions, summary
 from burnish.gate import Evidence, Verdict
 from tests.learner.conftest import Open, World, no_reset

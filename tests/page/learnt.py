@@ -16,8 +16,7 @@ import httpx
 
 from burnish.adapters import examples
 from burnish.adapters.hosts.detect import weights_digest
-from burnish.adapters.registry import Registry
-from burnish.adapters.waiting import PASSED_AGAINST
+from burnish.adapters.registry import PASSED_AGAINST, Registry
 from burnish.gate import Verdict, judge
 from burnish.learner.curve import curve
 from burnish.proxy import ids
