@@ -10,7 +10,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.adapters.hosts.model_file import model_file
-from burnish.config.engines import OLLAMA
+from burnish.config.model_names import OLLAMA
 from burnish.proxy.plain import plain
 
 

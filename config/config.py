@@ -21,9 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from burnish.config.engines import OLLAMA, ManagedKind
 from burnish.config.hyperparameters import IMPORT_PATH, FrozenRecord
-from burnish.config.model_names import DEFAULT_MODEL
+from burnish.config.model_names import DEFAULT_MODEL, OLLAMA, ManagedKind
 from burnish.config.setting_faults import explain
 from burnish.config.settings import ENV_PREFIX, URL_VARIABLE, SettingSources, merge, variables_in
 from burnish.config.tables import (

@@ -12,7 +12,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import ollama_store
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
 from burnish.adapters.hosts.hub_cache import HubModel, cached, read_name
-from burnish.config.engines import OLLAMA
+from burnish.config.model_names import OLLAMA
 from burnish.system.regular import check_regular
 
 SUFFIX = ".gguf"

@@ -24,7 +24,7 @@ from burnish.adapters.hosts.fetch import SMALL_MODEL, small_model_path
 from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.model_file import is_gguf, model_file, plain_name
 from burnish.adapters.hosts.vllm import SWITCH, vllm_options
-from burnish.config.engines import ManagedKind
+from burnish.config.model_names import ManagedKind
 from burnish.system.child import for_child
 from burnish.system.extras import how_to_install
 

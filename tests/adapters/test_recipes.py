@@ -12,7 +12,7 @@ import pytest
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import recipes
 from burnish.adapters.hosts.recipes import Recipe, recipe_for
-from burnish.config.engines import ManagedKind
+from burnish.config.model_names import ManagedKind
 
 
 @pytest.fixture

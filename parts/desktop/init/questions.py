@@ -20,7 +20,7 @@ from burnish.adapters.hosts.model_file import hub_model, is_for_embedded, model_
 from burnish.cli import doctor_machine, doctor_network
 from burnish.cli.engines import EngineOffer, engines_here, offers
 from burnish.config.config import Config, is_loopback
-from burnish.config.engines import OLLAMA
+from burnish.config.model_names import OLLAMA
 from burnish.config.tables import LITELLM, TrainConfig
 from burnish.parts.connect import AGENTS, Home, is_own
 from burnish.parts.desktop.init.plan import SetupAnswers, SetupRecord
