@@ -47,53 +47,47 @@ class Regression:
         return np.asarray(table @ self.coefficients + self.constant)
 
 
-def balanced(labels: Labels, weights: Vector) -> Vector:
-    """Scale weights so that each class has half of their sum; the mean weight is 1."""
-    good = labels > 0
-    share = np.where(good, 1 / weights[good].sum(), 1 / weights[~good].sum())
-    return np.asarray(weights * share * len(labels) / 2)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """N rated replies as numbers."""
 
+    table: Vector
+    """(N, F)."""
+    labels: Labels
+    weights: Vector
+    groups: Sequence[str]
 
-def fit(table: Vector, labels: Labels, weights: Vector, penalty: float) -> Regression:
-    """Minimise Σ w (y − x·β − c)² + λ |β|², both classes weighing the same. ``table``: (N, F)."""
-    scaled = balanced(labels, weights)
-    middle = scaled @ table / scaled.sum()
-    level = float(scaled @ labels / scaled.sum())
-    rows = table - middle
-    # (K + λ W⁻¹) α = y, β = Xᵀ α
-    system = rows @ rows.T + penalty * np.diag(1 / scaled)
-    coefficients = rows.T @ np.linalg.solve(system, labels - level)
-    return Regression(coefficients, level - float(middle @ coefficients))
+    def fit(self, penalty: float, places: Mask | NDArray[np.intp] | slice = slice(None)) -> Regression:
+        """Minimise Σ w (y − x·β − c)² + λ |β|² over some rows, both classes weighing half of Σ w = N."""
+        table, labels, weights = self.table[places], self.labels[places], self.weights[places]
+        good = labels > 0
+        share = np.where(good, 1 / weights[good].sum(), 1 / weights[~good].sum())
+        scaled = weights * share * len(labels) / 2
+        middle = scaled @ table / scaled.sum()
+        level = float(scaled @ labels / scaled.sum())
+        rows = table - middle
+        # (K + λ W⁻¹) α = y, β = Xᵀ α
+        system = rows @ rows.T + penalty * np.diag(1 / scaled)
+        coefficients = rows.T @ np.linalg.solve(system, labels - level)
+        return Regression(coefficients, level - float(middle @ coefficients))
 
+    def unseen_order(self, penalty: float) -> Order | None:
+        """Order each reply by a fit that saw no reply of its group; None if a part of the data has a single class."""
+        good, orders = self.labels > 0, []
+        for seed in range(REPEATS):
+            scores = np.empty(len(good))
+            for mask in splits(self.labels, self.groups, seed):
+                if good[mask].all() or not good[mask].any():
+                    return None
+                scores[~mask] = self.fit(penalty, mask).scores(self.table[~mask])
+            orders.append(order(scores[good], scores[~good]))
+        share, error = np.mean([(repeat.share, repeat.error) for repeat in orders], axis=0)
+        return Order(float(share), float(error))
 
-def unseen_order(
-    table: Vector, labels: Labels, weights: Vector, groups: Sequence[str], penalty: float
-) -> Order | None:
-    """Order each reply by a fit that saw no reply of its group; None if a part of the data has a single class."""
-    orders = []
-    for seed in range(REPEATS):
-        scores = np.empty(len(labels))
-        for mask in splits(labels, groups, seed):
-            if not (labels[mask] > 0).any() or not (labels[mask] < 0).any():
-                return None
-            scores[~mask] = fit(table[mask], labels[mask], weights[mask], penalty).scores(table[~mask])
-        orders.append(order(scores[labels > 0], scores[labels < 0]))
-    return Order(
-        float(np.mean([repeat.share for repeat in orders])),
-        float(np.mean([repeat.error for repeat in orders])),
-    )
-
-
-def best_penalty(
-    table: Vector, labels: Labels, weights: Vector, groups: Sequence[str]
-) -> tuple[float, Order] | None:
-    """Return the penalty whose fits order unseen replies best, and how well."""
-    orders = [
-        (penalty, ordered)
-        for penalty in PENALTIES
-        if (ordered := unseen_order(table, labels, weights, groups, penalty))
-    ]
-    return max(orders, key=lambda pair: (pair[1].share, pair[0])) if orders else None
+    def best_penalty(self) -> tuple[float, Order] | None:
+        """Return the penalty whose fits order unseen replies best, and how well."""
+        orders = [(penalty, ordered) for penalty in PENALTIES if (ordered := self.unseen_order(penalty))]
+        return max(orders, key=lambda pair: (pair[1].share, pair[0])) if orders else None
 
 
 def splits(labels: Labels, groups: Sequence[str], seed: int) -> Iterator[Mask]:
@@ -180,20 +174,20 @@ def fit_views(counted: Sequence[RatedReply], views: Iterable[View] = VIEWS) -> P
     choice = None
     for view in views:
         features: Form | Words = VIEWS[view].of(replies)
-        table = features.table(replies)
-        best = best_penalty(table, labels, weights, groups)
+        rows = Rows(features.table(replies), labels, weights, groups)
+        best = rows.best_penalty()
         if best and (choice is None or best[1].share > choice[1].share):
-            choice = view, best[1], features, table, best[0]
+            choice = view, best[1], features, rows, best[0]
     if choice is None:
         return None
-    view, ordered, features, table, penalty = choice
+    view, ordered, features, rows, penalty = choice
     generator = np.random.default_rng(SEED)
     kinds = (np.flatnonzero(labels > 0), np.flatnonzero(labels < 0))
     again = []
     for _ in range(RESAMPLES):  # as many good and as many bad replies as there are
-        rows = np.concatenate([generator.choice(kind, len(kind)) for kind in kinds])
-        again.append(fit(table[rows], labels[rows], weights[rows], penalty))
-    return PreferenceModel(view, ordered, features, fit(table, labels, weights, penalty), tuple(again))
+        drawn = np.concatenate([generator.choice(kind, len(kind)) for kind in kinds])
+        again.append(rows.fit(penalty, drawn))
+    return PreferenceModel(view, ordered, features, rows.fit(penalty), tuple(again))
 
 
 def ridges(model: PreferenceModel) -> Ensemble:

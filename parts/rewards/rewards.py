@@ -29,7 +29,7 @@ from burnish.training.rewards.job import MODEL, RewardJob, write_reward_job
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN = dict.fromkeys(("form", "made_at", "objective", "learnt_from", "forms"))
+UNKNOWN: dict[str, Any] = dict.fromkeys(("form", "made_at", "objective", "learnt_from", "forms"))
 
 
 @dataclass
@@ -189,7 +189,7 @@ class Rewards:
 
     def shown(self) -> dict[str, Any]:
         active, model = self._active(), self._model
-        facts = {
+        facts = UNKNOWN | {
             "object": "reward_model",
             "id": active.id if active else model and model.id,
             "on": active is not None,
@@ -197,16 +197,13 @@ class Rewards:
             "learning": self._learning is not None,
             "scored": self._scorer.scored,
             "unscored": self._scorer.unscored,
+            "fault": self._fault,
+            "reason": self._why_off,
         }
         if foreign := self._foreign:
-            foreign_facts = {
-                "id": _foreign_id(foreign),
-                "form": "a foreign model",
-                "fault": foreign.refused,
-                "reason": None,
-            }
-            return UNKNOWN | facts | foreign_facts
-        return facts | {"fault": self._fault, "reason": self._why_off} | (model.json() if model else UNKNOWN)
+            foreign_facts = {"form": "a foreign model", "fault": foreign.refused, "reason": None}
+            return facts | foreign_facts | {"id": _foreign_id(foreign)}
+        return facts | (model.json() if model else {})
 
 
 def _foreign_id(foreign: ForeignModel) -> str:

@@ -36,10 +36,6 @@ def test_a_weight_of_two_is_the_rating_given_twice():
     assert weighted == pytest.approx([twice[0], twice[2]])
 
 
-def test_one_good_rating_among_many_bad_is_limited():
-    assert advantages([1.0] + [-1.0] * 31, [1.0] * 32)[0] == ADVANTAGE_LIMIT
-
-
 @pytest.mark.parametrize("values", [[1.0, 1.0, 1.0], [-0.3, -0.3], [0.1 + 0.2, 0.3]])
 def test_equal_rewards_stay_as_they_are(values: list[float]):
     assert advantages(values, [1.0] * len(values)) == values
