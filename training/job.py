@@ -160,6 +160,13 @@ class Sample(FrozenRecord):
     replayed: bool = False
     """Already learnt by an ancestor, and repeated to be remembered."""
 
+    def with_reply(self, reply: dict[str, Any] | str, **changes: Any) -> Sample:
+        """Return it with another reply, which no version is known to have written."""
+        message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
+        return self.model_copy(
+            update={"reply": message, "finished": True, "behaviour_version": None, **changes}
+        )
+
 
 class PolicyReply(FrozenRecord):
     """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""

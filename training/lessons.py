@@ -99,9 +99,7 @@ def _rated(run: Run, loss: LossName, samples: Sequence[Sample]) -> list[Lesson]:
 def _wanted(sample: Sample) -> Sample:
     """Return what sft learns from a sample: its correction instead of the reply, and a reply that was preferred."""
     if sample.correction:
-        reply = {"role": "assistant", "content": sample.correction}
-        changes = {"reply": reply, "finished": True, "reward": 1.0, "behaviour_version": None}
-        return sample.model_copy(update=changes)
+        return sample.with_reply(sample.correction, reward=1.0)
     return sample.model_copy(update={"reward": 1.0}) if sample.worse and sample.reward <= 0 else sample
 
 
@@ -207,14 +205,8 @@ def _pairs(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
 
 
 def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
-    pairs = []
-    if sample.correction:
-        reply = {"role": "assistant", "content": sample.correction}
-        pairs.append((sample.model_copy(update={"reply": reply, "finished": True}), sample))
-    pairs += [
-        (sample, sample.model_copy(update={"reply": worse, "finished": True})) for worse in sample.worse
-    ]
-    return pairs
+    corrected = [(sample.with_reply(sample.correction), sample)] if sample.correction else []
+    return corrected + [(sample, sample.with_reply(worse)) for worse in sample.worse]
 
 
 def _reference_and_behaviour(

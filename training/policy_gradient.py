@@ -62,11 +62,9 @@ def told_apart(samples: Sequence[Sample]) -> list[Sample]:
         pair = 1.0 if sample.worse else -1.0 if sample.correction else 0.0
         if reward := sample.reward or pair:
             answers.append(sample.model_copy(update={"reward": reward}))
-        texts = [{"role": "assistant", "content": sample.correction}] if sample.correction else []
-        for reward, replies in ((1.0, texts), (-1.0, sample.worse)):
-            # No version is known to have written them.
-            changes = {"reward": reward, "finished": True, "behaviour_version": None}
-            answers += [sample.model_copy(update=changes | {"reply": reply}) for reply in replies]
+        if sample.correction:
+            answers.append(sample.with_reply(sample.correction, reward=1.0))
+        answers += [sample.with_reply(reply, reward=-1.0) for reply in sample.worse]
     return answers
 
 

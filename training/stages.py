@@ -94,18 +94,12 @@ def demonstrations(samples: Sequence[Sample]) -> list[Sample]:
 
     If there are none, the answers rated good stand in for them.
     """
-    answers = list(_shown(samples))
+    answers = [
+        sample.with_reply(sample.correction) if sample.correction else sample
+        for sample in samples
+        if sample.correction or sample.worse or (sample.reward > 0 and sample.behaviour_version is None)
+    ]
     return answers or [sample for sample in samples if sample.reward > 0]
-
-
-def _shown(samples: Sequence[Sample]) -> Iterator[Sample]:
-    for sample in samples:
-        if sample.correction:
-            reply = {"role": "assistant", "content": sample.correction}
-            changes = {"reply": reply, "finished": True, "behaviour_version": None}
-            yield sample.model_copy(update=changes)
-        elif sample.worse or (sample.reward > 0 and sample.behaviour_version is None):
-            yield sample
 
 
 def _rounds(spec: JobSpec, samples: Sequence[Sample], rewards: RewardSource) -> Iterator[Stage]:

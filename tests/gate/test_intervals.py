@@ -6,8 +6,10 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from burnish.gate import GateLimits, preference_margin
+from burnish.gate import GateLimits, allowance, forgetting_by_chance, preference_margin
 from burnish.gate.confidence import student_t
 from tests.gate.test_gate import held_out
 
@@ -89,3 +91,23 @@ def test_a_candidate_that_guesses_rarely_passes() -> None:
         rated += [held_out(f"b{i}", -1, x) for i, x in enumerate(generator.normal(size=3))]
         passes += preference_margin(rated, GateLimits(resamples=2000)).lower > 0
     assert passes <= 0.052 * 300  # .025 is expected; three standard errors above
+
+
+def test_the_allowance_is_the_margin_and_the_standard_error_of_a_difference() -> None:
+    # (2 + 0 + 1) / (2 · 24 + 2) = .06
+    assert allowance(2, 0, 24, GateLimits()) == pytest.approx(0.02 + 1.645 * sqrt(2 * 0.06 * 0.94 / 24))
+
+
+def test_of_four_changes_at_least_three_are_losses_in_five_of_sixteen_cases() -> None:
+    assert forgetting_by_chance(3, 1) == pytest.approx(5 / 16)
+    assert forgetting_by_chance(0, 5) == 1
+
+
+@given(count=st.integers(8, 200), old=st.integers(0, 200))
+def test_more_faults_never_help(count: int, old: int) -> None:
+    old = min(old, count)
+    verdicts = [
+        new / count <= old / count + allowance(new, old, count, GateLimits()) for new in range(count + 1)
+    ]
+    assert verdicts == sorted(verdicts, reverse=True)
+    assert all(verdicts[: old + 1]), "no more faults than before always passes"
