@@ -93,7 +93,7 @@ def prompts(
     by_key: dict[bytes, GatePrompt] = {}
     room = {True: MAX_WITH_TOOLS, False: MAX_PROMPTS}
     for prompt in (*first, *new, *with_tools):
-        key = _key(prompt.messages)
+        key = orjson.dumps(prompt.messages, option=orjson.OPT_SORT_KEYS)
         if key not in by_key and room[bool(prompt.tools)]:
             room[bool(prompt.tools)] -= 1
             by_key[key] = prompt
@@ -122,10 +122,6 @@ def ordinary(own: Iterable[GatePrompt]) -> list[GatePrompt]:
             zip(questions.QUESTIONS, cycle(manners or [((), bounded({}), "")]), strict=False)
         )
     ]
-
-
-def _key(messages: Sequence[dict[str, Any]]) -> bytes:
-    return orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
 
 
 def fact_prompts() -> list[GatePrompt]:

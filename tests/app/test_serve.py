@@ -48,9 +48,7 @@ def test_files_are_their_owners_whatever_the_umask(tmp_path: Path, model: tuple[
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_cleanly_and_leaves_nothing_behind(
-    tmp_path: Path, model: tuple[str, str], number: signal.Signals
-) -> None:
+def test_a_signal_ends_it_cleanly(tmp_path: Path, model: tuple[str, str], number: signal.Signals) -> None:
     burnish = start(tmp_path / "data", *model)
     children = psutil.Process(burnish.pid).children(recursive=True)
     assert children
@@ -95,9 +93,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         (("--data-dir", "{folder}/broken.gguf/data", *UPSTREAM), "name another with"),
     ],
 )
-def test_what_is_wrong_at_the_start_is_one_sentence(
-    tmp_path: Path, flags: tuple[str, ...], says: str
-) -> None:
+def test_a_fault_at_the_start_is_one_sentence(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF but not really")
     with pytest.raises(DidNotStart) as caught:
         start(tmp_path / "data", *(flag.format(folder=tmp_path) for flag in flags))

@@ -203,7 +203,7 @@ def test_a_cloned_repository_gets_no_key(
     assert "OTHER" not in done.stderr
 
 
-def test_a_cloned_repository_runs_no_program(
+def test_a_clone_runs_no_program(
     home: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "py"
@@ -215,9 +215,7 @@ def test_a_cloned_repository_runs_no_program(
     assert not (tmp_path / "it-ran").exists()
 
 
-def test_a_folder_without_such_lines_is_not_mentioned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_them_is_not_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for content in ("OTHER=1\nNOT_BURNISH_PORT=1\n# BURNISH_PORT=5\n", "\udcff", ""):
         (tmp_path / ".env").write_bytes(content.encode(errors="surrogateescape"))

@@ -69,9 +69,7 @@ def test_the_same_for_people(burnish: Burnish) -> None:
         (("status", "--url", "ftp://127.0.0.1"), 2, "'ftp://127.0.0.1' isn't a URL"),
     ],
 )
-def test_what_is_wrong_is_said_with_an_exit_code(
-    burnish: Burnish, arguments: tuple[str, ...], code: int, says: str
-) -> None:
+def test_a_fault_has_an_exit_code(burnish: Burnish, arguments: tuple[str, ...], code: int, says: str) -> None:
     done = call(*arguments, url=burnish.url)
     assert done.returncode == code, done.stderr
     assert says in done.stderr

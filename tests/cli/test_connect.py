@@ -41,9 +41,7 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
     assert (again.returncode, "isn't connected" in again.stdout) == (0, True)
 
 
-def test_an_agent_that_sends_more_than_the_engine_takes_is_warned_about(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_agent_that_sends_more_than_the_engine_takes_is_named(env: dict[str, str], tmp_path: Path) -> None:
     model = random_llama(tmp_path / "tiny.gguf", keys={"context_length": 32_768})
     with running(tmp_path / "up", "--model", str(model), "--context", "8192", "--parallel", "2") as up:
         said = {
@@ -59,9 +57,7 @@ def test_an_agent_that_sends_more_than_the_engine_takes_is_warned_about(
     assert "2 requests at a time, each of up to 8,192 tokens; the model was trained for 32,768" in shown
 
 
-def test_what_would_be_written_is_printed_and_not_written(
-    burnish: Burnish, env: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_would_be_written_is_printed(burnish: Burnish, env: dict[str, str], tmp_path: Path) -> None:
     printed = call("connect", "claude-code", "--print", "--model", "qwen", url=burnish.url, env=env).stdout
     assert '"ANTHROPIC_MODEL": "qwen"' in printed
     assert "/rl $ARGUMENTS" in printed

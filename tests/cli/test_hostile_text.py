@@ -28,28 +28,15 @@ HOSTILE = "tea" + "".join(
 )
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must never come out."""
-COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("status",),
-    ("history",),
-    ("history", "--passthrough"),
-    ("regenerations",),
-    ("raters",),
-    ("instructions",),
-    ("instructions", "add", HOSTILE),
-    ("instructions", "edit", HOSTILE, "x"),
-    ("good", HOSTILE),
-    ("undo",),
-    ("undo", HOSTILE),
-    ("rate", HOSTILE, "good"),
-    ("rate", "last", HOSTILE),
-    ("adapters", "list"),
-    ("adapters", "promote", HOSTILE),
-    ("connect", HOSTILE),
-    ("forget", "--user", HOSTILE),
-    ("doctor",),
-    ("chat",),
-    ("status", "--url", f"http://{HOSTILE}"),
-)
+COMMANDS = [
+    tuple(HOSTILE if word == "HOSTILE" else word for word in line.split())
+    for line in (
+        "status", "history", "history --passthrough", "regenerations", "raters", "doctor", "chat",
+        "instructions", "instructions add HOSTILE", "instructions edit HOSTILE x",
+        "good HOSTILE", "undo", "undo HOSTILE", "rate HOSTILE good", "rate last HOSTILE",
+        "adapters list", "adapters promote HOSTILE", "connect HOSTILE", "forget --user HOSTILE",
+    )
+] + [("status", "--url", f"http://{HOSTILE}")]  # fmt: skip
 FAULT = {"error": {"message": HOSTILE}}
 
 
@@ -108,13 +95,8 @@ async def test_nor_do_versions_and_runs_of_somebody_elses_burnish() -> None:
     version = {"version": 1, "name": HOSTILE, "state": "live", "reason": HOSTILE, "parent": 0, "ratings": 1}
     version["episodes"] = 0
     groups = [{"kind": "sound", "title": HOSTILE}]
-    verdict = {
-        "outcome": "rejected",
-        "headline": HOSTILE,
-        "groups": groups,
-        "checks": [check],
-        "examples": [example],
-    }
+    verdict = {"outcome": "rejected", "headline": HOSTILE, "groups": groups}
+    verdict |= {"checks": [check], "examples": [example]}
     answers = {
         "adapters": {"live": 1, "adapters": [version]},
         "adapters/1": version | {"manifest": None, "events": [event], "verdict": verdict},

@@ -49,9 +49,7 @@ def flags(burnish: Burnish) -> list[str]:
     return ["init", "--yes", "--upstream", burnish.url, "--port", str(free_port())]
 
 
-def test_init_and_undo_leave_the_home_byte_for_byte(
-    home: Path, env: dict[str, str], flags: list[str]
-) -> None:
+def test_init_and_undo_leave_the_home_as_it_was(home: Path, env: dict[str, str], flags: list[str]) -> None:
     before = snapshot(home)
     done = call(*flags, "--agents", "found", "--preset", "careful", "--schedule", "01:00-06:30", env=env)
     assert done.returncode == 0, done.stderr
@@ -68,9 +66,7 @@ def test_init_and_undo_leave_the_home_byte_for_byte(
     assert (again.returncode, "nothing to undo" in again.stdout) == (0, True)
 
 
-def test_a_second_run_changes_nothing_or_only_what_is_asked(
-    home: Path, env: dict[str, str], flags: list[str]
-) -> None:
+def test_a_second_run_changes_only_what_is_asked(home: Path, env: dict[str, str], flags: list[str]) -> None:
     call(*flags, "--agents", "codex", env=env)
     before = snapshot(home)
     assert "nothing to change" in call(*flags, env=env).stdout
@@ -94,9 +90,7 @@ def test_the_small_model_replaces_one_that_is_gone(home: Path, env: dict[str, st
     assert "claude-code, codex, " in done.stdout and "installed, but not connected" in done.stdout
 
 
-def test_a_dry_run_shows_the_plan_and_writes_nothing(
-    home: Path, env: dict[str, str], flags: list[str]
-) -> None:
+def test_a_dry_run_plans_and_writes_nothing(home: Path, env: dict[str, str], flags: list[str]) -> None:
     before = snapshot(home)
     done = call(*flags, "--agents", "codex,llm", "--dry-run", env=env)
     assert "change  ~/.codex/config.toml" in done.stdout
@@ -155,9 +149,7 @@ def test_what_is_wrong_is_one_sentence_and_changes_nothing(
     assert not (home / "data").exists()
 
 
-def test_a_port_of_a_stranger_is_named_with_a_free_one(
-    home: Path, env: dict[str, str], flags: list[str]
-) -> None:
+def test_a_taken_port_is_named_with_a_free_one(home: Path, env: dict[str, str], flags: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         refused = call(*flags, "--port", str(port), env=env)
@@ -195,9 +187,7 @@ def test_without_a_terminal_it_wants_yes(home: Path, env: dict[str, str]) -> Non
     assert not (home / "data").exists()
 
 
-def test_an_edit_that_cannot_be_undone_is_left_and_named(
-    home: Path, env: dict[str, str], flags: list[str]
-) -> None:
+def test_an_edit_without_undo_is_left_and_named(home: Path, env: dict[str, str], flags: list[str]) -> None:
     before = snapshot(home)
     call(*flags, "--agents", "claude-code,codex", env=env)
     rl = home / ".claude" / "commands" / "rl.md"
@@ -239,9 +229,7 @@ def test_a_terminal_is_asked_and_asked_again(home: Path, env: dict[str, str], bu
 
 
 @pytest.mark.parametrize("question", ["Engine [1]: ", "Go ahead? [Y/n]: "])
-def test_ctrl_c_at_a_question_changes_nothing(
-    question: str, home: Path, env: dict[str, str], burnish: Burnish
-) -> None:
+def test_ctrl_c_changes_nothing(question: str, home: Path, env: dict[str, str], burnish: Burnish) -> None:
     before = snapshot(home)
     engine = ["--upstream", burnish.url, "--model", "smollm2", "--agents", "none"]
     answers = [] if question.startswith("Engine") else engine

@@ -154,9 +154,7 @@ def test_a_wrong_name_is_one_line_and_nothing_starts(tmp_path: Path, named: str,
     assert not (tmp_path / "data" / "server.json").exists()
 
 
-def test_a_name_in_the_list_means_its_file_on_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_in_the_list_means_a_file_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     assert str(hub_model("Qwen3-0.6B")) == "Qwen/Qwen3-0.6B-GGUF:Qwen3-0.6B-Q8_0.gguf"
     assert hub_model("smollm2") is None
@@ -172,9 +170,7 @@ def test_only_an_architecture_that_cannot_be_trained_is_named(tmp_path: Path, ar
     assert (why or "").startswith(named) is (architecture not in ("llama", "qwen3"))
 
 
-async def test_a_model_that_cannot_learn_says_so_at_once_and_in_the_status(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_model_that_cannot_learn_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = random_model(tmp_path / "m.gguf", Shape("mistral3", head_dim=16))
     async with calling(tmp_path, model=str(model), engine="auto") as http:
         assert "m is served, but can't learn: its architecture is mistral3" in caplog.text

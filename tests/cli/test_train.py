@@ -40,9 +40,7 @@ def rated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(
-    rated: Burnish, tmp_path: Path
-) -> None:
+def test_a_run_is_planned_begun_left_alone_and_its_version_promoted(rated: Burnish, tmp_path: Path) -> None:
     plan = said("train", "--dry-run", url=rated.url)
     assert plan["would_train"]
     assert sum(plan["trains_on"].values()) + plan["held_out"] == RATED

@@ -101,7 +101,7 @@ async def check_live(world: World, run: Run) -> None:
     assert world.learner.status()["state"] == "idle"
 
 
-async def test_ratings_become_a_version_and_the_gate_decides_on_it(
+async def test_ratings_become_a_version_that_is_judged(
     open_world: Open, tiny_model: Path, taught: Path
 ) -> None:
     world = await open_world(model=tiny_model, copy=taught)
@@ -159,9 +159,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
 
 
 @pytest.mark.soak
-async def test_the_whole_way_of_rlhf_is_one_run_that_ends_at_the_gate(
-    open_world: Open, tiny_model: Path
-) -> None:
+async def test_the_way_of_rlhf_is_one_run_that_ends_at_the_gate(open_world: Open, tiny_model: Path) -> None:
     few = {"rounds": 1}
     world = await open_world(model=tiny_model, schedule="manual", epochs=1, batch_size=32, advanced=few)
     for number in range(56):
@@ -184,7 +182,7 @@ async def test_the_whole_way_of_rlhf_is_one_run_that_ends_at_the_gate(
     assert all("reward" in line for line in lines if line["stage"] == 1)
 
 
-async def test_a_version_whose_judgement_was_interrupted_is_judged_after_the_restart(
+async def test_an_interrupted_judgement_starts_again(
     open_world: Open, tiny_model: Path, taught: Path
 ) -> None:
     world = await open_world(model=tiny_model, copy=taught)
@@ -218,7 +216,7 @@ def left(world: World, texts: Iterable[str]) -> set[str]:
     return {path.name for path in files if any(text.encode() in path.read_bytes() for text in texts)}
 
 
-async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(
+async def test_a_killed_trainer_leaves_base_live_and_ratings_ready(
     open_world: Open, tiny_model: Path
 ) -> None:
     world = await open_world(model=tiny_model, min_ratings=4)

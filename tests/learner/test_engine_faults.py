@@ -231,9 +231,7 @@ async def test_a_name_that_another_has_taken(world: World) -> None:
     await world.goes_live()
 
 
-async def test_two_proxies_on_one_engine(
-    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_proxies_one_engine(tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, look = Counter[Reconciler](), Reconciler.reconcile_once
 
     async def counted(reconciler: Reconciler) -> Repair:

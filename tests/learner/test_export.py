@@ -74,9 +74,7 @@ def manifest(parent: int, *feedback_ids: str) -> Manifest:
         (5, 6, 0, 0, True),
     ],
 )
-def test_how_many_conversations_are_held_out(
-    good: int, bad: int, held_good: int, held_bad: int, learnable: bool
-) -> None:
+def test_how_many_are_held_out(good: int, bad: int, held_good: int, held_bad: int, learnable: bool) -> None:
     held = hold_out(many(good, bad), learnable=learnable)
     assert (sum(c[0] == "g" for c in held), sum(c[0] == "b" for c in held)) == (held_good, held_bad)
 
@@ -90,9 +88,7 @@ rating_lists = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 0.5,
 
 
 @given(pairs=rating_lists, learnable=st.booleans())
-def test_half_of_each_class_is_left_and_the_choice_depends_on_nothing_but_the_ids(
-    pairs: list[tuple[int, float]], learnable: bool
-) -> None:
+def test_half_of_each_class_is_left_and_ids_decide(pairs: list[tuple[int, float]], learnable: bool) -> None:
     all_rated = [rated(f"c{c}", reward, i) for i, (c, reward) in enumerate(pairs)]
     held = hold_out(all_rated, learnable=learnable)
     assert held == hold_out(all_rated[::-1], learnable=learnable)

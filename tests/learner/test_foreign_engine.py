@@ -121,9 +121,7 @@ def append(adapters: Path, line: bytes) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-async def test_a_damaged_registry_serves_and_says_what_is_wrong(
-    tmp_path: Path, weights: Path, damage: str
-) -> None:
+async def test_a_damaged_registry_serves_and_says_why(tmp_path: Path, weights: Path, damage: str) -> None:
     version = live_version(tmp_path, weights_digest(weights))
     spoil, trouble = DAMAGED[damage]
     spoil(tmp_path / "data" / "adapters")
@@ -135,9 +133,7 @@ async def test_a_damaged_registry_serves_and_says_what_is_wrong(
 
 
 @pytest.mark.parametrize("can_load", [True, False])
-async def test_status_says_whether_versions_can_be_swapped(
-    tmp_path: Path, weights: Path, can_load: bool
-) -> None:
+async def test_status_says_if_versions_can_be_swapped(tmp_path: Path, weights: Path, can_load: bool) -> None:
     async with world(tmp_path, Engine(can_load=can_load), weights) as http:
         shown = (await asyncio.to_thread(call, "status", url=str(http.base_url))).stdout
         said = await asyncio.to_thread(said_by, "status", url=str(http.base_url))

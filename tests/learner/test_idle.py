@@ -52,9 +52,7 @@ async def test_a_run_waits_for_mains_power(open_world: Open, few: dict[str, Any]
     assert meter.looks == 2, "and nobody looks all the time"
 
 
-async def test_whoever_asks_for_a_run_gets_one_and_hears_what_speaks_against_it(
-    open_world: Open, few: dict[str, Any]
-) -> None:
+async def test_whoever_asks_for_a_run_gets_one_and_warnings(open_world: Open, few: dict[str, Any]) -> None:
     few["meter"].machine = UNPLUGGED
     world = await open_world(**few)
     await world.rated(1.0, -1.0)
@@ -65,9 +63,7 @@ async def test_whoever_asks_for_a_run_gets_one_and_hears_what_speaks_against_it(
     assert typed.endswith("shows how it goes. But the machine runs on battery")
 
 
-async def test_a_run_waits_for_the_memory_that_a_run_took_before(
-    open_world: Open, few: dict[str, Any]
-) -> None:
+async def test_a_run_waits_for_the_memory_that_one_took(open_world: Open, few: dict[str, Any]) -> None:
     few["meter"].machine = FULL
     world = await open_world(**few)
     made = write_peft(world.data / "made", random_lora(1))

@@ -101,9 +101,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert await world.log.runs() == []
 
 
-async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
-    open_world: Open, tmp_path: Path
-) -> None:
+async def test_a_run_that_fails_says_why_and_leaves_all_as_it_was(open_world: Open, tmp_path: Path) -> None:
     world = await open_world(
         schedule="auto", min_ratings=4, min_good=2, min_bad=2, base_weights=tmp_path / "gone.gguf"
     )

@@ -35,7 +35,7 @@ def spent(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-async def test_a_reading_of_this_machine_leaves_out_our_own_children(
+async def test_a_reading_leaves_out_our_own_children(
     spinning: list[psutil.Process],
 ) -> None:
     began, before = time.monotonic(), spent(spinning)

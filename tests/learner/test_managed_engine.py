@@ -106,7 +106,7 @@ def stream(url: str, begun: Event) -> str:
     raise AssertionError(lines)
 
 
-def test_killed_under_eight_streams_it_serves_the_live_version_again(
+def test_killed_under_streams_it_serves_the_live_version(
     burnish: Burnish, live_name: tuple[Path, str]
 ) -> None:
     before = status(burnish)["engine"]["started"]
@@ -149,9 +149,7 @@ def test_status_and_doctor_show_it(burnish: Burnish) -> None:
     assert str(burnish.data_dir / "engine" / "engine.log") in examined
 
 
-def test_kill_9_of_burnish_leaves_no_engine_behind(
-    tmp_path: Path, tiny: Path, on_path: dict[str, str]
-) -> None:
+def test_kill_9_of_burnish_leaves_no_engine(tmp_path: Path, tiny: Path, on_path: dict[str, str]) -> None:
     flags = ["--engine", "llama-server", "--model", str(tiny), "--engine-args", OPTIONS, "--no-train"]
     burnish = start(tmp_path / "data", *flags, env=on_path)
     started = family(burnish)
@@ -194,9 +192,7 @@ def test_ctrl_c_during_its_start_ends_everything(tmp_path: Path, tiny: Path) -> 
         up.communicate()
 
 
-def test_a_model_that_it_cannot_load_ends_the_start_with_its_words(
-    tmp_path: Path, on_path: dict[str, str]
-) -> None:
+def test_a_model_that_does_not_load_ends_the_start_in_words(tmp_path: Path, on_path: dict[str, str]) -> None:
     (tmp_path / "cut.gguf").write_bytes(b"GGUF" + bytes(100))
     flags = ["--engine", "llama-server", "--model", str(tmp_path / "cut.gguf")]
     with pytest.raises(DidNotStart, match=r"exit code 1") as error:

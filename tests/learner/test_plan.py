@@ -154,9 +154,7 @@ async def test_a_refresh_learns_everything_anew_and_is_compared_with_what_is_liv
     assert not any(sample.replayed for sample in samples)
 
 
-async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_user_s_own_wins(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_the_learning_rate_follows_the_width_or_the_user(tmp_path: Path, weights: Path) -> None:
     (weights / "model.safetensors").unlink()
     header = json.dumps({"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}).encode()
     content = len(header).to_bytes(8, "little") + header + bytes(64)
@@ -182,7 +180,7 @@ async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_u
         assert (await burnish.plan())["hyperparameters"]["learning_rate"] == 1e-3
 
 
-async def test_ratings_of_what_was_no_answer_are_counted_in_the_plan_and_in_the_status(
+async def test_ratings_of_no_answer_are_counted_in_the_plan_and_in_the_status(
     burnish: Rated,
 ) -> None:
     await burnish.rate("good", "bad")
@@ -198,7 +196,7 @@ async def test_ratings_of_what_was_no_answer_are_counted_in_the_plan_and_in_the_
 
 
 @pytest.mark.parametrize("scrub", [True, False])
-async def test_an_exchange_with_a_key_is_left_out_unless_log_scrub_is_off(
+async def test_log_scrub_leaves_out_an_exchange_with_a_key(
     tmp_path: Path, weights: Path, scrub: bool
 ) -> None:
     async with world(tmp_path, Engine(), weights, {"log": {"scrub": scrub}}, schedule="manual") as http:
@@ -212,9 +210,7 @@ async def test_an_exchange_with_a_key_is_left_out_unless_log_scrub_is_off(
 
 
 @pytest.mark.parametrize("teaches", [True, False])
-async def test_answers_of_a_further_upstream_are_learnt_off_policy_and_only_if_it_teaches(
-    tmp_path: Path, weights: Path, teaches: bool
-) -> None:
+async def test_a_further_upstream_teaches_off_policy(tmp_path: Path, weights: Path, teaches: bool) -> None:
     async with upstream(reply(completion("Rain."))) as cloud:
         table = {"url": cloud.url, "models": ["cloud-1"], "teaches": teaches}
         flags = {"upstreams": {"cloud": table}}
@@ -333,9 +329,7 @@ async def test_rlhf_is_a_warm_start_a_reward_model_and_a_policy_gradient_against
     )
 
 
-async def test_rlhf_keeps_the_policy_gradient_and_the_values_that_the_user_set(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_rlhf_keeps_the_policy_gradient_and_values_of_the_user(tmp_path: Path, weights: Path) -> None:
     own = {"objective": "gspo", "advanced": {"rewards": "ratings", "rounds": 7}}
     async with rated(tmp_path, weights, **own) as burnish:
         await burnish.rate("good", "bad")

@@ -34,9 +34,7 @@ def test_a_steady_rate_is_continued(unit_s: float, done: int, left: int, start: 
     left=st.integers(1, 20),
     waits=st.lists(units, min_size=2, max_size=8),
 )
-def test_an_estimate_is_never_negative_and_grows_while_nothing_moves(
-    unit_s: float, done: int, left: int, waits: list[float]
-) -> None:
+def test_an_estimate_grows_at_a_standstill(unit_s: float, done: int, left: int, waits: list[float]) -> None:
     marks = counted(unit_s, done, done + left)
     late = [rest_s(marks, (done + 1) * unit_s + wait) for wait in sorted(waits)]
     assert all(each is not None and each >= 0 for each in late)
@@ -88,7 +86,7 @@ def test_a_phase_that_a_run_comes_back_to_lasts_as_long_as_all_its_times() -> No
     assert durations([Mark(phase, at) for phase, at in phases]) == {"preparing": 5, "training": 15}
 
 
-def test_earlier_runs_to_a_verdict_on_the_same_model_count_those_of_the_objective_first(
+def test_earlier_runs_on_the_same_model_count_those_of_the_objective_first(
     tmp_path: Path,
 ) -> None:
     def job(

@@ -49,7 +49,7 @@ async def waiting(world: World) -> int | None:
     return int(listed) if listed else None
 
 
-async def test_a_version_that_passed_waits_also_after_a_restart_until_it_is_promoted(
+async def test_a_version_that_passed_waits_over_restarts_until_it_is_promoted(
     open_world: Open,
 ) -> None:
     world = await open_world(promote="manual")
@@ -123,7 +123,7 @@ async def test_a_damaged_version_does_not_hide_the_status(open_world: Open) -> N
 
 
 @pytest.mark.slow
-async def test_runs_leave_a_version_waiting_and_the_next_one_takes_its_place(
+async def test_a_version_waits_until_the_next_passes(
     open_world: Open, tiny_model: Path, taught: Path
 ) -> None:
     def lets_pass(evidence: Evidence) -> Verdict:

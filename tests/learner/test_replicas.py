@@ -93,9 +93,7 @@ async def test_one_that_goes_away_costs_no_request_and_gets_the_version_when_it_
             assert await ask(http, "default") == name
 
 
-async def test_one_that_forgets_gets_the_version_again(
-    http: httpx.AsyncClient, rack: Rack, name: str
-) -> None:
+async def test_one_that_forgets_gets_the_version(http: httpx.AsyncClient, rack: Rack, name: str) -> None:
     for _ in range(3):
         rack.engines[1].restart()
         assert set(await asyncio.gather(*(ask(http, "default") for _ in range(6)))) == {name}
@@ -124,9 +122,7 @@ async def test_one_that_refuses_a_version_keeps_the_old_one_live(http: httpx.Asy
     assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
 
 
-async def test_one_beyond_repair_is_left_out_and_named(
-    http: httpx.AsyncClient, rack: Rack, name: str
-) -> None:
+async def test_one_beyond_repair_is_skipped_and_named(http: httpx.AsyncClient, rack: Rack, name: str) -> None:
     rack.engines[1].max_rank = 1
     rack.engines[1].restart()
     await until(lambda: "/v1/load_lora_adapter" in [path for path, _ in rack.engines[1].asked[-3:]])

@@ -92,9 +92,7 @@ async def test_step_rewards_stay_with_their_steps(burnish: Rated) -> None:
         ({"objective": "magic"}, 422, "is not an objective"),
     ],
 )
-async def test_a_run_without_a_meaning_is_refused_at_once(
-    burnish: Rated, said: Json, status: int, words: str
-) -> None:
+async def test_a_run_without_meaning_is_refused(burnish: Rated, said: Json, status: int, words: str) -> None:
     answer = await burnish.http.post("/burnish/train", json=said)
     assert (answer.status_code, words in answer.text) == (status, True), answer.text
 

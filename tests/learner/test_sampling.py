@@ -174,9 +174,7 @@ async def test_facts_that_an_engine_refuses_are_left_out() -> None:
         ("", ("15",), False),
     ],
 )
-def test_an_answer_is_right_when_it_holds_the_word(
-    answer: str, accepted: tuple[str, ...], correct: bool
-) -> None:
+def test_an_answer_is_right_if_it_has_the_word(answer: str, accepted: tuple[str, ...], correct: bool) -> None:
     assert right(answer, accepted) is correct
 
 
@@ -386,7 +384,5 @@ def test_ordinary_questions_have_a_topic_and_are_not_the_benchs() -> None:
         ),
     ],
 )
-def test_parameters_are_the_callers_own_within_bounds(
-    params: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_parameters_are_the_callers_within_bounds(params: dict[str, Any], expected: dict[str, Any]) -> None:
     assert bounded(params) == expected

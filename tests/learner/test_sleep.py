@@ -107,16 +107,14 @@ async def test_one_without_sleep_mode_stays_awake(host: VllmHost, route: LiveRou
     assert not [path for path, _ in engine.asked if "sleep" in path]
 
 
-async def test_an_engine_that_a_killed_burnish_left_asleep_is_woken_before_it_serves(
-    tmp_path: Path, weights: Path, engine: Engine
-) -> None:
+async def test_an_engine_left_asleep_is_woken_first(tmp_path: Path, weights: Path, engine: Engine) -> None:
     version = live_version(tmp_path, weights_digest(weights))
     engine.asleep = True
     async with world(tmp_path, engine, weights) as http:
         assert await ask(http, "default") == engine_name(version)
 
 
-async def test_a_run_on_a_shared_gpu_puts_the_engine_to_sleep_and_wakes_it_whatever_happens(
+async def test_on_a_shared_gpu_the_engine_sleeps_meanwhile(
     tmp_path: Path, weights: Path, engine: Engine
 ) -> None:
     async with rated(tmp_path, weights, engine, device="shared") as burnish:

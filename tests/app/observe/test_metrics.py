@@ -200,7 +200,7 @@ async def test_while_the_log_cannot_be_written_the_lag_grows_and_the_scrape_answ
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
-async def test_names_follow_the_conventions_and_all_are_documented_and_openmetrics_agrees(
+async def test_names_follow_conventions_and_docs_and_openmetrics_agree(
     client: httpx.AsyncClient,
 ) -> None:
     accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
@@ -245,9 +245,7 @@ class Faulty(Traces):
         raise ValueError("odd")
 
 
-async def test_a_fault_in_what_looks_on_does_not_stop_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fault_of_traces_stops_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = Log.open(tmp_path / "log.db", Observer(Faulty()).stored)
     try:
         for _ in range(2):
