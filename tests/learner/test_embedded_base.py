@@ -25,9 +25,7 @@ async def ask(http: httpx.AsyncClient, question: str, model: str) -> str:
     return str(answer.json()["choices"][0]["message"]["content"])
 
 
-async def test_the_base_answers_beside_the_live_version_without_a_second_process(
-    tmp_path: Path,
-) -> None:
+async def test_the_base_answers_beside_the_live_version_without_a_second_process(tmp_path: Path) -> None:
     model = random_llama(tmp_path / "tiny.gguf")
     adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
     async with calling(tmp_path, model=str(model), engine="auto", train={"schedule": "manual"}) as http:

@@ -35,9 +35,7 @@ def spent(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-async def test_a_reading_leaves_out_our_own_children(
-    spinning: list[psutil.Process],
-) -> None:
+async def test_a_reading_leaves_out_our_own_children(spinning: list[psutil.Process]) -> None:
     began, before = time.monotonic(), spent(spinning)
     found = await Meter().measured()
     ours = (spent(spinning) - before) / (time.monotonic() - began) / (psutil.cpu_count() or 1)

@@ -69,9 +69,7 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
     assert list(ollama.models) == ["tiny:latest"], "burnish leaves nothing but what is live"
 
 
-async def test_an_ollama_that_dies_in_a_swap_serves_the_old_version_when_it_is_back(
-    tmp_path: Path,
-) -> None:
+async def test_an_ollama_that_dies_in_a_swap_serves_the_old_version_when_it_is_back(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "data" / "adapters")
     model = random_llama(tmp_path / "tiny.gguf")
     digest = weights_digest(model)

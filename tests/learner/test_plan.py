@@ -180,9 +180,7 @@ async def test_the_learning_rate_follows_the_width_or_the_user(tmp_path: Path, w
         assert (await burnish.plan())["hyperparameters"]["learning_rate"] == 1e-3
 
 
-async def test_ratings_of_no_answer_are_counted_in_the_plan_and_in_the_status(
-    burnish: Rated,
-) -> None:
+async def test_ratings_of_no_answer_are_counted_in_the_plan_and_in_the_status(burnish: Rated) -> None:
     await burnish.rate("good", "bad")
     body = {"model": "smollm2@v9", "messages": [{"role": "user", "content": "Hi?"}]}
     refused = await burnish.http.post("/v1/chat/completions", json=body)

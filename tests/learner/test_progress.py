@@ -86,9 +86,7 @@ def test_a_phase_that_a_run_comes_back_to_lasts_as_long_as_all_its_times() -> No
     assert durations([Mark(phase, at) for phase, at in phases]) == {"preparing": 5, "training": 15}
 
 
-def test_earlier_runs_on_the_same_model_count_those_of_the_objective_first(
-    tmp_path: Path,
-) -> None:
+def test_earlier_runs_on_the_same_model_count_those_of_the_objective_first(tmp_path: Path) -> None:
     def job(
         name: str, objective: str = "kto", digest: str = "sha256:a", last: str = "judging"
     ) -> JobDirectory:

@@ -49,9 +49,7 @@ async def waiting(world: World) -> int | None:
     return int(listed) if listed else None
 
 
-async def test_a_version_that_passed_waits_over_restarts_until_it_is_promoted(
-    open_world: Open,
-) -> None:
+async def test_a_version_that_passed_waits_over_restarts_until_it_is_promoted(open_world: Open) -> None:
     world = await open_world(promote="manual")
     number = passed(world, 1, against=0).number
     world = await open_world(promote="manual")

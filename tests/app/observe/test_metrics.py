@@ -200,9 +200,7 @@ async def test_while_the_log_cannot_be_written_the_lag_grows_and_the_scrape_answ
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
-async def test_names_follow_conventions_and_docs_and_openmetrics_agree(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_names_follow_conventions_and_docs_and_openmetrics_agree(client: httpx.AsyncClient) -> None:
     accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
     await client.post(PATH, json=ask("ok"))
     found = await scrape(client)
