@@ -107,9 +107,8 @@ class Talk(NamedTuple):
     @property
     def asked(self) -> list[str]:
         """The last message of each request that reached the upstream."""
-        return [
-            request.json()["messages"][-1]["content"] for request in self.upstream.requests if request.body
-        ]
+        requests = [request.json() for request in self.upstream.requests if request.body]
+        return [request["messages"][-1]["content"] for request in requests]
 
 
 async def test_what_a_model_says_is_shown_as_it_is_and_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -175,9 +174,8 @@ async def test_reasoning_is_shown_and_is_no_part_of_the_conversation(tmp_path: P
     message = {"reasoning_content": "Let me see.", "content": "Hello!"}
     found = await talk(stream(chat_wire.chunks(chat_wire.whole(message))), tmp_path, "Hi", "", "Again")
     assert "thinking › Let me see.\nmodel › Hello!\n" in found.shown
-    assert found.upstream.requests[-1].json()["messages"][1:-1] == [
-        {"role": "assistant", "content": "Hello!"}
-    ]
+    history = found.upstream.requests[-1].json()["messages"][1:-1]
+    assert history == [{"role": "assistant", "content": "Hello!"}]
 
 
 async def test_the_other_name_of_reasoning_an_empty_and_a_cut_answer(tmp_path: Path) -> None:

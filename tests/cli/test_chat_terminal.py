@@ -100,9 +100,8 @@ async def test_an_answer_longer_than_the_screen_is_drawn_whole_and_once(tmp_path
     lines = screen.lines()
     words = screen.text().split()
     assert [word for word in words if word.startswith("w") and word[1:].isdigit()] == NUMBERS
-    assert [word for word in words if word[0] == "i" and word[1:].isdigit()] == [
-        f"i{n}" for n in range(1, 41)
-    ]
+    items = [word for word in words if word[0] == "i" and word[1:].isdigit()]
+    assert items == [f"i{number}" for number in range(1, 41)]
     start = lines.index("def f():")
     assert lines[start : start + len(CODE)] == [line.expandtabs() for line in CODE], "code can be copied"
     rest = lines[start + len(CODE) :]

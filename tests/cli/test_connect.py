@@ -44,14 +44,10 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
 def test_an_agent_that_sends_more_than_the_engine_takes_is_named(env: dict[str, str], tmp_path: Path) -> None:
     model = random_llama(tmp_path / "tiny.gguf", keys={"context_length": 32_768})
     with running(tmp_path / "up", "--model", str(model), "--context", "8192", "--parallel", "2") as up:
-        said = {
-            name: call("connect", name, url=up.url, env=env).stdout
-            for name in ("claude-code", "aider", "llm")
-        }
+        agents = ("claude-code", "aider", "llm")
+        said = {name: call("connect", name, url=up.url, env=env).stdout for name in agents}
         shown = " ".join(call("status", url=up.url, env=env | {"COLUMNS": "200"}).stdout.split())
-    assert (
-        "sends about 24,000 tokens with its first message, and the engine takes 8,192" in said["claude-code"]
-    )
+    assert "about 24,000 tokens with its first message, and the engine takes 8,192" in said["claude-code"]
     assert "Start burnish with --context 28096" in said["claude-code"]
     assert "tokens" not in said["aider"] + said["llm"]
     assert "2 requests at a time, each of up to 8,192 tokens; the model was trained for 32,768" in shown

@@ -37,9 +37,8 @@ async def test_what_passed_says_why_in_plain_words() -> None:
     assert "It passed the checks: You would like its replies better" in text
     titles = ("is it better?", "is it sound?", "for information")
     better, sound, reported = map(text.index, titles)
-    assert (
-        better < text.index("✓ You would like its replies better") < sound < text.index("KL 0.24") < reported
-    )
+    likes, distance = map(text.index, ("✓ You would like its replies better", "KL 0.24"))
+    assert better < likes < sound < distance < reported
     assert reported < text.index("characters on average")
 
 

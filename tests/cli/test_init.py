@@ -35,12 +35,8 @@ def env(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "OPENCODE_CONFIG", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     # So many columns that no line is broken.
-    return {
-        "HOME": str(home),
-        "BURNISH_DATA_DIR": str(home / "data"),
-        "PATH": str(tmp_path),
-        "COLUMNS": "300",
-    }
+    directories = {"HOME": str(home), "BURNISH_DATA_DIR": str(home / "data"), "PATH": str(tmp_path)}
+    return directories | {"COLUMNS": "300"}
 
 
 @pytest.fixture

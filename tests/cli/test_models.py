@@ -100,9 +100,8 @@ def test_a_download_that_was_killed_goes_on_and_the_model_answers(tmp_path: Path
             assert not left.exists()
             assert "98 of 98 MB" in burnish.log_file.read_text()
             name = "smollm2-135m-instruct.q4_1"
-            answer = httpx.post(
-                f"{burnish.url}/v1/chat/completions", json=ASKED | {"model": name}, timeout=within(120)
-            )
+            url, body = f"{burnish.url}/v1/chat/completions", ASKED | {"model": name}
+            answer = httpx.post(url, json=body, timeout=within(120))
             assert answer.status_code == 200, answer.text
     # Without the hub, out of the cache: also as a file that somebody else finds.
     with running(tmp_path / "data", "--model", REPO, "--no-train", env=environment(tmp_path)) as burnish:

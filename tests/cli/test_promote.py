@@ -23,9 +23,8 @@ def in_words(*arguments: str, url: str) -> str:
 
 def test_a_version_that_waits_is_shown_and_promoted(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "data" / "adapters")
-    made = register(
-        registry, write_peft(tmp_path / "made", random_lora(1)), weights_digest(ensure_small_model())
-    )
+    adapter = write_peft(tmp_path / "made", random_lora(1))
+    made = register(registry, adapter, weights_digest(ensure_small_model()))
     verdict = {"outcome": "passed", "reason": WHY, "checks": []}
     registry.record(made.number, "candidate", WHY, verdict=verdict, **{PASSED_AGAINST: 0})
     with running(tmp_path / "data", env=SETTINGS) as up:

@@ -93,9 +93,8 @@ async def test_up_says_what_to_do_with_lm_studio(tmp_path: Path) -> None:
         return JSONResponse({"object": "list", "data": [model]})
 
     async def anything(request: Request) -> Response:
-        return JSONResponse(
-            {"error": f"Unexpected endpoint or method. ({request.method} {request.url.path})"}
-        )
+        words = f"Unexpected endpoint or method. ({request.method} {request.url.path})"
+        return JSONResponse({"error": words})
 
     paths = [Route("/v1/models", lists), Route("/api/v0/models", lists), Route("/{path:path}", anything)]
     async with listening(Starlette(routes=paths), PORT) as url:
@@ -151,9 +150,8 @@ async def test_status_and_doctor_say_how_models_of_lm_studio_learn(tmp_path: Pat
     async with listening(engine_app(answers), PORT) as url:
         async with calling(tmp_path, upstream=url, engine="auto") as http:
             reason = (await http.get("/burnish/status")).json()["engine"]["obstacle"]
-        checked = await asyncio.to_thread(
-            partial(call, "doctor", env={"BURNISH_UPSTREAM": url, "COLUMNS": "600"})
-        )
+        env = {"BURNISH_UPSTREAM": url, "COLUMNS": "600"}
+        checked = await asyncio.to_thread(partial(call, "doctor", env=env))
     for said in (reason, checked.stdout):
         assert "LM Studio takes no adapters. Let burnish learn with its own engine" in said
 

@@ -139,9 +139,8 @@ async def brief_answers(world: World) -> int:
 
 
 async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_model: Path) -> None:
-    world = await open_world(
-        model=tiny_model, schedule="auto", min_ratings=2, min_good=1, min_bad=1, epochs=1
-    )
+    few = {"min_ratings": 2, "min_good": 1, "min_bad": 1}
+    world = await open_world(model=tiny_model, schedule="auto", epochs=1, **few)
     await rate_answers(world, PROMPTS[:8], lambda *_: False)
     async with asyncio.timeout(within(30)):  # until it has counted them all, and decided
         while "all 8 ready ratings are bad" not in world.learner.status()["reason"]:
@@ -164,9 +163,7 @@ async def test_the_way_of_rlhf_is_one_run_that_ends_at_the_gate(open_world: Open
     world = await open_world(model=tiny_model, schedule="manual", epochs=1, batch_size=32, advanced=few)
     for number in range(56):
         good = number % 2 == 0
-        text = (
-            f"It is thing {number}." if good else f"Thing {number} has a long history, and many parts. " * 3
-        )
+        text = f"It is thing {number}." if good else f"Thing {number} has a long history, and parts. " * 3
         # Nothing in it could be a topic, of which the tiny model knows nothing.
         made = capture(world.log, [user(f"Why? {number}")], text, adapter_version=0)
         await world.rate(made, 1.0 if good else -1.0)
@@ -210,9 +207,8 @@ async def check_forgotten(world: World) -> None:
 
 def left(world: World, texts: Iterable[str]) -> set[str]:
     """Return the files outside the log that hold one of the texts."""
-    files = [
-        path for path in world.data.rglob("*") if path.is_file() and not path.name.startswith("burnish.db")
-    ]
+    files = [path for path in world.data.rglob("*") if path.is_file()]
+    files = [path for path in files if not path.name.startswith("burnish.db")]
     return {path.name for path in files if any(text.encode() in path.read_bytes() for text in texts)}
 
 

@@ -87,11 +87,8 @@ async def test_the_window_is_as_set_and_said_everywhere(tmp_path: Path) -> None:
         listed = (await http.get("/v1/models")).json()["data"]
         assert {each["max_model_len"] for each in listed} == {6144}
         for words, code in ((2500, 200), (3500, 400)):
-            body = {
-                "model": "default",
-                "messages": [{"role": "user", "content": "rust " * words}],
-                "max_tokens": 1,
-            }
+            message = {"role": "user", "content": "rust " * words}
+            body = {"model": "default", "messages": [message], "max_tokens": 1}
             answer = await http.post("/v1/chat/completions", json=body)
             assert answer.status_code == code, answer.text
         assert "6144 tokens" in answer.json()["error"]["message"]

@@ -92,9 +92,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
     expected = hyperparameters("careful", learning_rate=1e-5)
-    assert dry["hyperparameters"] == expected.model_dump(mode="json"), (
-        "the preset fills what the user left open"
-    )
+    assert dry["hyperparameters"] == expected.model_dump(mode="json"), "the preset fills the rest"
     forced = await world.learner.dry_run(RunOptions(force=True))
     assert forced["hyperparameters"] == dry["hyperparameters"], "what is not one-sided is not held back"
     assert not (world.data / "jobs").exists()

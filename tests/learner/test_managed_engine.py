@@ -53,10 +53,8 @@ def on_path() -> dict[str, str]:
     """An environment in which llama-server is installed."""
     program = binary().parent
     libraries = [str(program), os.environ.get("LD_LIBRARY_PATH", "")]
-    return {
-        "PATH": f"{program}:{os.environ['PATH']}",
-        "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
-    }
+    paths = ":".join(filter(None, libraries))
+    return {"PATH": f"{program}:{os.environ['PATH']}", "LD_LIBRARY_PATH": paths}
 
 
 @pytest.fixture(scope="module")

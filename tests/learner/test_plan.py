@@ -38,10 +38,8 @@ class Rated:
             question = {"role": "user", "content": f"Question {len(logged)}, rated {rating}?"}
             body = {"model": model, "messages": [question]}
             answer = await self.http.post("/v1/chat/completions", json=body)
-            target = {
-                "completion_id": answer.headers["x-burnish-completion-id"],
-                "rating": rating.split(",")[0],
-            }
+            name = answer.headers["x-burnish-completion-id"]
+            target = {"completion_id": name, "rating": rating.split(",")[0]}
             made.append((await self.http.post("/v1/feedback", json=target)).json()["id"])
         return made
 
@@ -100,9 +98,7 @@ async def test_what_was_learnt_is_gone_over_again_beside_what_is_new(burnish: Ra
     assert (plan["parent"], plan["trains_on"], plan["replayed"]) == (1, {"good": 1, "bad": 3}, 2)
     samples = (await burnish.job()).samples()
     again = [sample for sample in samples if sample.replayed]
-    assert sorted(sample.reward for sample in again) == [-1, 1], (
-        "balanced, though bad ones are in the majority"
-    )
+    assert sorted(sample.reward for sample in again) == [-1, 1], "balanced, though most are bad"
     assert [sample.feedback_ids[0] for sample in again] == [old[4], old[7]], "the latest ones"
     assert [sample.behaviour_version for sample in samples] == [1] * 4 + [0] * 2
     assert not any(sample.held_out for sample in again)
@@ -123,12 +119,10 @@ async def test_old_versions_lose_their_weights_and_nothing_else(tmp_path: Path, 
         assert [each["state"] for each in listed["adapters"]] == ["pruned", "retired", "live"]
         assert (listed["live"], listed["previous"]) == (3, 2)
         samples = (await burnish.job()).samples()
-        assert [sample.behaviour_version for sample in samples] == [None, 3, 3], (
-            "as if some other model had said it"
-        )
-        assert not {*old} & {each for sample in samples for each in sample.feedback_ids}, (
-            "learnt all the same"
-        )
+        versions = [sample.behaviour_version for sample in samples]
+        assert versions == [None, 3, 3], "as if some other model had said it"
+        feedback = {name for sample in samples for name in sample.feedback_ids}
+        assert not {*old} & feedback, "learnt all the same"
         export = {"format": "gguf", "path": str(tmp_path / "v1.gguf")}
         for path, body in (("1/promote", {}), ("1/export", export), ("rollback", {"to": 1})):
             refused = await burnish.http.post(f"/burnish/adapters/{path}", json=body)
@@ -168,9 +162,8 @@ async def test_the_learning_rate_follows_the_width_or_the_user(tmp_path: Path, w
         (weights / "config.json").unlink()  # the trainer sees at once that it can't work
         spec = (await burnish.job()).spec()
     (weights / "config.json").write_text(json.dumps(config))
-    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(
-        4e-4 * (576 / 4096) ** 0.78 * (8 / 2) ** -0.25
-    )
+    rate = 4e-4 * (576 / 4096) ** 0.78 * (8 / 2) ** -0.25
+    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(rate)
     assert "0.22 of that for a model 576 wide, this one is 4096" in plan["note"]
     assert "a mixture of 8 experts, 2 for each token" in plan["note"]
     assert spec.size
@@ -258,24 +251,19 @@ async def typed(burnish: Rated, text: str, who: str | None = "ann") -> str:
 
 async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weights: Path) -> None:
     async with steered(tmp_path, weights, "ann", "local") as burnish:
-        assert (await typed(burnish, "/rl off")).startswith(
-            "burnish: /rl off: training no longer starts by itself"
-        )
+        off = await typed(burnish, "/rl off")
+        assert off.startswith("burnish: /rl off: training no longer starts by itself")
         for parent in (0, 1):
             await burnish.version(parent, [])
         assert await typed(burnish, "/rl rollback") == "burnish: /rl rollback: v1 is live again"
-        assert (
-            await typed(burnish, "/rl rollback base") == "burnish: /rl rollback: the base model is live again"
-        )
+        base = "burnish: /rl rollback: the base model is live again"
+        assert await typed(burnish, "/rl rollback base") == base
         assert "burnish: /rl rollback: the base model is live" in await typed(burnish, "/rl rollback")
-        assert await typed(burnish, "/rl rollback v1", None) == "burnish: /rl rollback: v1 is live again", (
-            "who sends no name"
-        )
+        nameless = await typed(burnish, "/rl rollback v1", None)
+        assert nameless == "burnish: /rl rollback: v1 is live again"
         assert await typed(burnish, "/rl rollback v2") == "burnish: /rl rollback: v2 is live again"
         assert "burnish: /rl rollback: there is no version 7" in await typed(burnish, "/rl rollback 7")
-        assert "burnish: /rl train: no run was started: no rating is ready" in await typed(
-            burnish, "/rl train"
-        )
+        assert "/rl train: no run was started: no rating is ready" in await typed(burnish, "/rl train")
         await burnish.rate("good", "bad")
         assert "burnish: /rl train: training has started (run_" in await typed(burnish, "/rl train")
         assert "/rl rollback [version | base]" in await typed(burnish, "/rl help")
@@ -322,9 +310,7 @@ async def test_rlhf_is_a_warm_start_a_reward_model_and_a_policy_gradient_against
     assert "imitates demonstrations, then learns by ppo from what a reward model likes" in plan["note"]
     run_id = (await burnish.job(rlhf=True)).path.name
     run = (await burnish.http.get(f"/burnish/runs/{run_id}")).json()
-    assert "a reward model needs 32 rated answers to train on" in run["reason"], (
-        "said before a model is loaded"
-    )
+    assert "a reward model needs 32 rated answers" in run["reason"], "said before a model is loaded"
 
 
 async def test_rlhf_keeps_the_policy_gradient_and_values_of_the_user(tmp_path: Path, weights: Path) -> None:

@@ -92,9 +92,8 @@ async def test_what_was_judged_against_another_version_does_not_wait(open_world:
     await world.learner.rollback(0, "test")
     assert await waiting(world) == first, "what it was compared with is live again"
     await promote(world, f"{other}/promote")
-    assert (await promote(world, f"{first}/promote"))["note"] == (
-        "Nobody has compared it with v2, which it replaced"
-    )
+    note = (await promote(world, f"{first}/promote"))["note"]
+    assert note == "Nobody has compared it with v2, which it replaced"
 
 
 async def test_a_version_that_waits_keeps_its_weights(open_world: Open) -> None:
@@ -133,13 +132,10 @@ async def test_a_version_waits_until_the_next_passes(
     record_pass(world, 1, against=0)
     assert await waiting(world) == 1
     plan = await world.learner.dry_run()
-    assert (plan["ready"]["new"], plan["by_itself"]) == (
-        0,
-        "the schedule is manual: start a run with `burnish train`",
-    )
-    assert (plan["parent"], sum(plan["trains_on"].values()) + plan["held_out"]) == (0, len(RATED)), (
-        "the next run learns from the same ratings, because what is live hasn't learnt them"
-    )
+    assert plan["ready"]["new"] == 0
+    assert plan["by_itself"] == "the schedule is manual: start a run with `burnish train`"
+    count = sum(plan["trains_on"].values()) + plan["held_out"]
+    assert (plan["parent"], count) == (0, len(RATED)), "the live version hasn't learnt them"
     await rate_answers(world, MORE, every_second)
     second = await world.ended(await world.learner.train_now(), 200)
     assert (second.status, second.version) == ("candidate", 2)

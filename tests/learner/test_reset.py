@@ -51,9 +51,8 @@ async def test_nothing_that_was_learnt_is_left_in_the_engine(tmp_path: Path, wei
         versions = Registry(burnish.data / "adapters").versions()
         assert engine_name(versions[1]) in engine.loaded
     with closing(sqlite3.connect(done["backup"])) as backup:
-        undone = backup.execute(
-            "SELECT (SELECT count(*) FROM feedback), (SELECT count(*) FROM undo)"
-        ).fetchone()
+        counts = "SELECT (SELECT count(*) FROM feedback), (SELECT count(*) FROM undo)"
+        undone = backup.execute(counts).fetchone()
     assert undone == (3, 0), "the copy is from before"
     (mode,) = {path.stat().st_mode & 0o777 for path in (tmp_path / "data").glob("burnish.before-reset-*.db")}
     assert mode == 0o600

@@ -44,11 +44,8 @@ async def test_a_run_gets_the_ended_and_rewarded_rollouts_of_its_task(burnish: R
     unrewarded = await begin(http, task="cards")
     await send(http, unrewarded, "end")
     plan = await http.post("/burnish/train", json={"rollouts": "cards", "dry_run": True})
-    assert (plan.json()["would_train"], plan.json()["episodes"], plan.json()["objective"]) == (
-        True,
-        2,
-        "rloo",
-    )
+    facts = [plan.json()[name] for name in ("would_train", "episodes", "objective")]
+    assert facts == [True, 2, "rloo"]
     job = await job_of(burnish)
     found = {each.rollout: each for each in job.episodes()}
     assert found.keys() == {good["id"], bad["id"]}

@@ -35,12 +35,8 @@ from tests.learner.test_export import PLAIN
 from tests.support.patience import within
 from tests.support.upstream import Received, Script, Upstream, reply, upstream
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "weather", "parameters": {"type": "object", "required": ["city"]}},
-    }
-]
+PARAMETERS = {"type": "object", "required": ["city"]}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
 CALL = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
 BAD_CALL = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city'}}
 # What llama.cpp says of a call that it cannot parse, and vLLM where it was started without a parser.
@@ -285,9 +281,8 @@ async def test_what_the_engine_can_make_no_answer_of_is_a_broken_call(tmp_path: 
 
 async def test_what_was_sampled_is_judged() -> None:
     """From the engines' answers to the verdict: one version breaks every call, the other none."""
-    found, _, _ = await sampled(
-        answers({"content": None, "tool_calls": [BAD_CALL]}), CALLS, with_tools(MAX_WITH_TOOLS)
-    )
+    bad = answers({"content": None, "tool_calls": [BAD_CALL]})
+    found, _, _ = await sampled(bad, CALLS, with_tools(MAX_WITH_TOOLS))
     verdict = judge(evidence(MEASURED, both(found), (), (), None))
     assert verdict.outcome == "rejected"
     assert "12 of 12 (0 before)" in verdict.reason

@@ -41,9 +41,8 @@ FULL = Machine(load=0.0, free_bytes=1 * GB, total_bytes=16 * GB)
 
 
 def test_enough_ratings_and_quiet_start_a_run() -> None:
-    assert decide(ENOUGH, TrainConfig(), NOON) == Decision(
-        True, "32 new ratings (12 good and 20 bad ready)", due=True
-    )
+    reason = "32 new ratings (12 good and 20 bad ready)"
+    assert decide(ENOUGH, TrainConfig(), NOON) == Decision(True, reason, due=True)
 
 
 def test_the_reason_counts_comments_which_need_no_rating() -> None:

@@ -96,7 +96,6 @@ async def test_a_damaged_registry_takes_only_its_own_figures_with_it(
 
 async def test_where_no_versions_are_swapped_nothing_is_said_of_them(log: Log) -> None:
     found = await scraped(log, status={"state": "off", "reason": "engine = none"})
-    assert not [
-        name for name, _ in found if name.startswith(("burnish_adapter", "burnish_gate", "burnish_swap"))
-    ]
+    hidden = ("burnish_adapter", "burnish_gate", "burnish_swap")
+    assert not [name for name, _ in found if name.startswith(hidden)]
     assert found.value("burnish_training_running") == 0

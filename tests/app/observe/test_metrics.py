@@ -147,9 +147,8 @@ async def test_no_client_can_make_a_series(client: httpx.AsyncClient) -> None:
         }
         answer = await client.post(PATH, json=ask(name, user=name), headers=headers)
         said = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": "good"}
-        assert (
-            await client.post("/v1/feedback", json=said | {"rater": name.replace("\n", " ")})
-        ).status_code == 201
+        rated = await client.post("/v1/feedback", json=said | {"rater": name.replace("\n", " ")})
+        assert rated.status_code == 201
         assert (await client.post("/v1/feedback", json=said | {"source": name})).status_code == 422
         assert answer.status_code == 200
     after = await scrape(client)
