@@ -85,31 +85,21 @@ def chat_actions(learner: Learner, start_over: StartOver, owner: str) -> Mapping
         await learner.pause(on=False)
         return "training starts by itself again"
 
-    async def stop(_: str) -> str:
+    async def off(_: str) -> str:
         await learner.pause(on=True)
         return (
             "training no longer starts by itself, until /rl on; ratings are kept, and the live version stays"
         )
 
-    return {
-        "train": train,
-        "promote": promote,
-        "rollback": rollback,
-        "reset": reset,
-        "on": go_on,
-        "off": stop,
-    }
+    return {"train": train, "promote": promote, "rollback": rollback, "reset": reset, "on": go_on, "off": off}
 
 
 def summary(
     counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
 ) -> str:
     """Return one line for ``/rl status``."""
-    added = (
-        f"; {instructions['count']} of your instructions are in the system prompt"
-        if instructions["on"]
-        else ""
-    )
+    count = instructions["count"]
+    added = f"; {count} of your instructions are in the system prompt" if instructions["on"] else ""
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
     served = f"; live version: {live['name']}" if live else ""
     if waits := learner.get("waiting"):

@@ -100,11 +100,8 @@ def status_routes(status: Status) -> Sequence[Route]:
     async def shown(request: Request) -> Response:
         return json_response(await status.shown(caller_of(request)))
 
-    return [
-        Route("/healthz", healthz),
-        Route("/burnish/status", shown),
-        Route("/burnish/config", configuration),
-    ]
+    paths = {"/healthz": healthz, "/burnish/status": shown, "/burnish/config": configuration}
+    return [Route(path, endpoint) for path, endpoint in paths.items()]
 
 
 def _room(config: Config) -> dict[str, int]:

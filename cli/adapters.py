@@ -87,9 +87,8 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
     version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
     if printed_json(version, as_json):
         return
-    console.print(
-        f"[bold]{escape(version['name'])}[/]  {version['state']}: {escape(version.get('reason', ''))}"
-    )
+    state = f"{version['state']}: {escape(version.get('reason', ''))}"
+    console.print(f"[bold]{escape(version['name'])}[/]  {state}")
     if manifest := version["manifest"]:
         metrics = manifest["metrics"]
         console.print(
@@ -101,9 +100,8 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
         _explain(version["verdict"])
     console.print("\n[dim]history[/]")
     for event in version["events"]:
-        console.print(
-            f"  [dim]{event['at'][:19].replace('T', ' ')}[/]  {event['state']}: {escape(event['reason'])}"
-        )
+        moment = event["at"][:19].replace("T", " ")
+        console.print(f"  [dim]{moment}[/]  {event['state']}: {escape(event['reason'])}")
 
 
 @app.command()

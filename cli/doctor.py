@@ -40,9 +40,8 @@ def doctor(
     for finding in examine(url, deep=deep):
         findings.append(finding)
         if not as_json:
-            console.print(
-                f" {MARKS[finding.level]} {finding.what:<13} {escape(finding.text)}", soft_wrap=True
-            )
+            line = f" {MARKS[finding.level]} {finding.what:<13} {escape(finding.text)}"
+            console.print(line, soft_wrap=True)
     printed_json([asdict(finding) for finding in findings], as_json)
     if failed := [finding.what for finding in findings if finding.level == "fail"]:
         raise CommandFailed(f"fix these first: {', '.join(failed)}")
@@ -101,9 +100,8 @@ def _log(config: Config) -> Finding:
     if report != "ok":
         return Finding("fail", "log", f"{path} is damaged ({report}): put a backup in its place")
     if damaged:
-        return Finding(
-            "fail", "log", f"{damaged} of {compared} texts in {path} are damaged; a backup has them whole"
-        )
+        text = f"{damaged} of {compared} texts in {path} are damaged; a backup has them whole"
+        return Finding("fail", "log", text)
     return Finding("ok", "log", f"sound, with {compared} texts as they were stored")
 
 

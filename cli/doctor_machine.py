@@ -64,11 +64,8 @@ def disk(config: Config) -> Finding:
     text = f"{free / GIB:.1f} GiB free for {config.data_dir}"
     if free >= DISK_NEEDED:
         return Finding("ok", "disk", text)
-    return Finding(
-        "fail" if free < DISK_LEAST else "warn",
-        "disk",
-        f"{text}: make room, or set data_dir to a larger disk",
-    )
+    level: Level = "fail" if free < DISK_LEAST else "warn"
+    return Finding(level, "disk", f"{text}: make room, or set data_dir to a larger disk")
 
 
 def clock(config: Config) -> Finding:
@@ -93,9 +90,8 @@ def memory(config: Config) -> Finding:
     text = f"{free / GIB:.1f} GiB available"
     if free >= MEMORY_NEEDED:
         return Finding("ok", "memory", text)
-    return Finding(
-        "warn", "memory", f"{text}: training with the small model takes 2.5 GB; close other programs first"
-    )
+    text += ": training with the small model takes 2.5 GB; close other programs first"
+    return Finding("warn", "memory", text)
 
 
 def model(config: Config) -> Finding:
@@ -109,9 +105,8 @@ def model(config: Config) -> Finding:
     except AdapterError as error:
         return Finding("fail", "model", str(error))
     if config.model is None and digest != SMALL_MODEL_DIGEST:
-        return Finding(
-            "warn", "model", f"{path} is damaged ({digest[:19]}…): `burnish up` downloads it again"
-        )
+        text = f"{path} is damaged ({digest[:19]}…): `burnish up` downloads it again"
+        return Finding("warn", "model", text)
     return Finding("ok", "model", f"{config.model or path.name}, {digest[:19]}…")
 
 
@@ -133,9 +128,8 @@ def _packages(what: str, extra: str | None, modules: tuple[str, ...], native: st
     if missing:
         return Finding("fail", what, f"{', '.join(missing)} not installed: {remedy}")
     if fault := _import_fault(native):
-        return Finding(
-            "fail", what, f"{native} is installed but doesn't load ({fault}); {how_to_repair(fault, extra)}"
-        )
+        text = f"{native} is installed but doesn't load ({fault}); {how_to_repair(fault, extra)}"
+        return Finding("fail", what, text)
     return Finding("ok", what, ", ".join(f"{name} {_version(name)}".strip() for name in modules))
 
 

@@ -83,11 +83,9 @@ def behind(config: Config, up: RunningProxy | None) -> Iterator[Finding]:
         return
     status = up.status.get("engine", {})
     if started := status.get("started"):
-        text = started_engine(started)
         is_up = started["state"] == "up"
-        yield Finding(
-            "ok" if is_up else "fail", "engine", text if is_up else f"{text}. {status.get('trouble')}"
-        )
+        text = started_engine(started) + ("" if is_up else f". {status.get('trouble')}")
+        yield Finding("ok" if is_up else "fail", "engine", text)
     yield upstream(config)
     if (obstacle := status.get("obstacle")) is None:
         yield Finding("ok", "engine", f"swaps versions of {config.upstream}, as {status.get('way')}")
@@ -102,9 +100,8 @@ def upstream(config: Config) -> Finding:
     key = config.upstream_api_key
     findings = [_upstream(url, key, "upstream_api_key") for url in config.upstream_urls]
     worst = min(findings, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
-    return (
-        worst if worst.level != "ok" else replace(worst, text="; ".join(finding.text for finding in findings))
-    )
+    texts = "; ".join(finding.text for finding in findings)
+    return worst if worst.level != "ok" else replace(worst, text=texts)
 
 
 def further(config: Config, up: RunningProxy | None) -> Iterator[Finding]:
@@ -135,9 +132,8 @@ def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
     masked = key is not None and key.get_secret_value().startswith(MASK)
     headers = with_key(url, key.get_secret_value()) if key and not masked else []
     try:
-        answer = httpx.get(
-            "".join(placed(url, "/v1/models")), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False
-        )
+        models_url = "".join(placed(url, "/v1/models"))
+        answer = httpx.get(models_url, headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Finding("fail", "upstream", f"{url} doesn't answer ({error}): check that it is running")
     if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -170,9 +166,8 @@ def startable(config: Config) -> Finding:
 def engine(config: Config) -> Finding:
     """Check that burnish can swap versions in the upstream."""
     if config.engine == "none":
-        return Finding(
-            "ok", "engine", "engine = none: burnish logs and takes ratings, but doesn't swap versions"
-        )
+        text = "engine = none: burnish logs and takes ratings, but doesn't swap versions"
+        return Finding("ok", "engine", text)
     try:
         text = asyncio.run(_engine(config))
     except AdapterError as error:

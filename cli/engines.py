@@ -47,9 +47,8 @@ async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, De
     """Ask all ports of 127.0.0.1 at once; return the engines that burnish knows."""
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     engines = await asyncio.gather(*(_look(url) for url in urls))
-    return [
-        (url, engine) for url, engine in zip(urls, engines, strict=True) if engine and engine.kind != "other"
-    ]
+    answers = zip(urls, engines, strict=True)
+    return [(url, engine) for url, engine in answers if engine and engine.kind != "other"]
 
 
 async def _look(url: str) -> Detected | None:

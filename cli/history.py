@@ -158,10 +158,8 @@ def show(
     if completion["feedback"]:
         console.print("\n[dim]feedback[/]")
     for feedback in completion["feedback"]:
-        statement = _said(feedback, MAX_TEXT)
-        console.print(
-            f"  [bold]{feedback['id']}[/]  {clock(feedback['created_at'])}  {statement}", soft_wrap=True
-        )
+        line = f"  [bold]{feedback['id']}[/]  {clock(feedback['created_at'])}  {_said(feedback, MAX_TEXT)}"
+        console.print(line, soft_wrap=True)
         console.print(f"    {_teaches(feedback)}", soft_wrap=True)
 
 
@@ -242,9 +240,8 @@ def _list(completion: dict[str, Any]) -> None:
 
 def _said(feedback: dict[str, Any], limit: int) -> str:
     """Return what one piece of feedback says, and who said it if it wasn't the user of this machine."""
-    texts = {
-        name: short(feedback[name], limit) for name in ("comment", "correction", "preferred_over", "rater")
-    }
+    names = ("comment", "correction", "preferred_over", "rater")
+    texts = {name: short(feedback[name], limit) for name in names}
     parts = [
         verdict(feedback["reward"], feedback["scale"]),
         f"“{texts['comment']}”" if feedback["comment"] else "",

@@ -72,7 +72,6 @@ def _done(what: str, instruction: dict[str, Any], as_json: bool) -> None:
 
 def _text(instruction: dict[str, Any]) -> str:
     comment = instruction["comment"]
-    original = (
-        f" [dim](your comment: {escape(comment)})[/]" if comment and comment != instruction["text"] else ""
-    )
+    changed = comment and comment != instruction["text"]
+    original = f" [dim](your comment: {escape(comment)})[/]" if changed else ""
     return escape(instruction["text"]) + original

@@ -68,9 +68,8 @@ def forget(
     erased = proxy.delete(f"/burnish/users/{in_path(user)}")
     if printed_json(erased, as_json):
         return
-    console.print(
-        f"[green]erased[/] {erased['erased']} completions, ratings and other requests of {escape(user)}"
-    )
+    count = erased["erased"]
+    console.print(f"[green]erased[/] {count} completions, ratings and other requests of {escape(user)}")
     if (typed := read_settings().chat_history_file).exists():
         console.print(
             f"[dim]what was typed into `burnish chat` on this machine is in {escape(str(typed))}: delete it, too[/]",

@@ -65,9 +65,8 @@ def undo(
     proxy = Proxy(url)
     undone = proxy.delete(f"/v1/feedback/{in_path(_latest(proxy) if feedback is None else feedback)}")
     if not printed_json(undone, as_json):
-        console.print(
-            f"taken back: {_what(undone)} on {_quote(undone)}; {counting_in_words(undone['rated'])}"
-        )
+        counting = counting_in_words(undone["rated"])
+        console.print(f"taken back: {_what(undone)} on {_quote(undone)}; {counting}")
 
 
 def read_rating(text: str) -> dict[str, Any]:

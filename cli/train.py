@@ -103,9 +103,8 @@ def _dry_run(proxy: Proxy, request: dict[str, Any], as_json: bool) -> None:
     basis = f"{on['good']} good and {on['bad']} bad ratings{comments}{_replayed(plan)}, test on {plan['held_out']} more"
     if plan["episodes"]:
         basis = f"{plan['episodes']} rollouts"
-    console.print(
-        f"train on {basis}, objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
-    )
+    start = version_name(plan["parent"] or 0)
+    console.print(f"train on {basis}, objective {plan['objective']}, starting from {start}")
     for line in (plan["note"], left_out(plan)):
         if line:
             console.print(escape(line))
@@ -150,12 +149,9 @@ def reset(
     if report["run"]:
         console.print(f"ended {report['run']}, the training run that was under way")
     console.print("the base model is live" + _unloaded(report))
-    count = (
-        "1 rating no longer counts"
-        if report["ratings"] == 1
-        else f"{report['ratings']} ratings no longer count"
-    )
-    console.print(f"{count}; the answers are still in the log")
+    count = report["ratings"]
+    words = "1 rating no longer counts" if count == 1 else f"{count} ratings no longer count"
+    console.print(f"{words}; the answers are still in the log")
     if replaced := report["replaced"]:
         console.print(
             f"to go back: [cyan]burnish adapters rollback {replaced}[/]; for the ratings, restore the copy"

@@ -169,9 +169,8 @@ def _choose_engine() -> dict[str, Any]:
     choices = offers(engines)
     if not sys.stdin.isatty():
         for offer in choices:
-            console.print(
-                f"[dim]{escape(offer.words)}; to use it: burnish up {escape(offer.flags)}[/]", soft_wrap=True
-            )
+            words = f"{offer.words}; to use it: burnish up {offer.flags}"
+            console.print(f"[dim]{escape(words)}[/]", soft_wrap=True)
         return {}
     if len(choices) == 1:
         choice = choices[0] if typer.confirm(f"{choices[0].words}. Use it?", default=True) else None

@@ -125,9 +125,8 @@ class Cycle:
         if plan.judge:
             conclusion = await self._decide(job, plan, version, report)
         else:
-            why = (
-                f"trained, and not judged, as you asked: `burnish adapters judge {version.number}` judges it"
-            )
+            number = version.number
+            why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
             conclusion = await asyncio.to_thread(self._as_candidate, version.number, why, awaits="judgement")
         Phases(job.phases).begin("ended")
         return conclusion
@@ -254,9 +253,8 @@ class Cycle:
         asking = [*prompts, *sampling.fact_prompts()]
         with self.swap.route.lease() as incumbent:
             counted = sampling.AnswerCounter(asking, phases).count
-            facts, replies = sampling.known(
-                await sampling.sample(asking, candidate, incumbent.endpoint, counted)
-            )
+            answers = await sampling.sample(asking, candidate, incumbent.endpoint, counted)
+        facts, replies = sampling.known(answers)
         await asyncio.to_thread(job.write_replies, replies)
         versions = version.number, plan.incumbent
         await self.log.replace_sampled_duels(*versions, sampled_duels(prompts, replies, *versions))
@@ -282,9 +280,8 @@ class Cycle:
 def _write(job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion]) -> None:
     """Write a job. Raises OSError."""
     choices = {choice.rating.answer: choice for choice in plan.choices}
-    job.write_job(
-        plan.spec, (export.sample(answer, choices[answer.answer]) for answer in answers), plan.episodes
-    )
+    samples = (export.sample(answer, choices[answer.answer]) for answer in answers)
+    job.write_job(plan.spec, samples, plan.episodes)
 
 
 def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:

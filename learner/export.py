@@ -95,9 +95,8 @@ def chosen(
     """
     usable = [rating for rating in ratings if not rating.fault and rating.rating_id not in learnt_ids]
     conversations = {rating.conversation_id for rating in ratings if rating.rating_id in learnt_ids}
-    held_out = hold_out(
-        [rating for rating in usable if rating.conversation_id not in conversations], learnable=learnable
-    )
+    fresh = [rating for rating in usable if rating.conversation_id not in conversations]
+    held_out = hold_out(fresh, learnable=learnable)
     return [
         ChosenRating(rating, policies.of(rating), held_out=rating.conversation_id in held_out)
         for rating in usable

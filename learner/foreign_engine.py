@@ -59,9 +59,8 @@ async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
     finally:
         for api in apis:
             await api.close()
-    engines = {
-        api.url: engine for api, engine in zip(apis, results, strict=True) if isinstance(engine, Detected)
-    }
+    answers = zip(apis, results, strict=True)
+    engines = {api.url: engine for api, engine in answers if isinstance(engine, Detected)}
     for error in results:
         if isinstance(error, BaseException) and not (engines and isinstance(error, EngineUnreachable)):
             raise error

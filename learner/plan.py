@@ -177,9 +177,8 @@ class Planner:
         usable = [rating for rating in ratings if not rating.fault]
         latest = (rating for rating in reversed(usable) if rating.reward * rating.effective.weight != 0)
         replies = await self.log.rated(latest, rated_replies)
-        return ratings, UsableRatings(
-            tuple(rating.completion_id for rating in usable), tuple(reversed(replies))
-        )
+        names = tuple(rating.completion_id for rating in usable)
+        return ratings, UsableRatings(names, tuple(reversed(replies)))
 
     def _by_rollouts(
         self, run_id: str, usable_ratings: UsableRatings, options: RunOptions, logged: Logged

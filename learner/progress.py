@@ -63,12 +63,10 @@ def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations])
         if usual is not None:
             due = usual - (time_s - begin.at)
             remaining_s = due if remaining_s is None else max(remaining_s, due)
-    eta_s = (
-        remaining_s if remaining_s is not None and remaining_s >= 0 else None
-    )  # below 0: it takes longer than usual
-    return Progress(
-        last.phase, begin.at, last.done, last.total, eta_s, _whole(last.phase, remaining_s, earlier)
-    )
+    is_late = remaining_s is not None and remaining_s < 0  # it takes longer than usual
+    eta_s = None if is_late else remaining_s
+    run_eta_s = _whole(last.phase, remaining_s, earlier)
+    return Progress(last.phase, begin.at, last.done, last.total, eta_s, run_eta_s)
 
 
 def _whole(phase: str, remaining_s: float | None, earlier: Sequence[Durations]) -> float | None:

@@ -63,11 +63,8 @@ class Reset:
 
     async def _unloaded(self) -> list[int]:
         """Unload all versions; return those that are still in use after a while."""
-        tasks = {
-            number: self.swap.retire(number)
-            for number in self.swap.route.resident()
-            if number != BASE_VERSION
-        }
+        versions = [number for number in self.swap.route.resident() if number != BASE_VERSION]
+        tasks = {number: self.swap.retire(number) for number in versions}
         if tasks:
             await asyncio.wait(tasks.values(), timeout=UNLOAD_LIMIT_S)
         return [number for number in tasks if number in self.swap.route.resident()]

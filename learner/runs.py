@@ -42,9 +42,8 @@ class Runs:
         runs = await self.cycle.log.runs(REMEMBERED_RUNS)
         for run in runs:
             if run.ended_at is None:
-                await self._store(
-                    replace(run, status="interrupted", reason="burnish stopped", ended_at=time.time())
-                )
+                interrupted = replace(run, status="interrupted", reason="burnish stopped")
+                await self._store(replace(interrupted, ended_at=time.time()))
         concluded = [place for place, run in enumerate(runs) if run.status in CONCLUDED and run.ended_at]
         self.failures = concluded[0] if concluded else len(runs)
         self.concluded = runs[concluded[0]].id if concluded else None

@@ -65,11 +65,8 @@ class Counts(Collector):
         if draft.reward is not None:
             rating = "good" if draft.reward > 0 else "bad" if draft.reward < 0 else "neutral"
             self._add(1, measures.RATINGS, rating, draft.source)
-        remarks = {
-            "comment": draft.comment,
-            "correction": draft.correction,
-            "preference": draft.preferred_over,
-        }
+        remarks = {"comment": draft.comment, "correction": draft.correction}
+        remarks |= {"preference": draft.preferred_over}
         for kind, remark in remarks.items():
             if remark is not None:
                 self._add(1, measures.REMARKS, kind, draft.source)
