@@ -98,8 +98,9 @@ def summary(
     counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
 ) -> str:
     """Return one line for ``/rl status``."""
-    count = instructions["count"]
-    added = f"; {count} of your instructions are in the system prompt" if instructions["on"] else ""
+    added = ""
+    if instructions["on"]:
+        added = f"; {instructions['count']} of your instructions are in the system prompt"
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
     served = f"; live version: {live['name']}" if live else ""
     if waits := learner.get("waiting"):
