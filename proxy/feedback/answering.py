@@ -117,11 +117,7 @@ async def _target(log: Log, request: CommandRequest) -> Completion:
 
 
 async def _add(
-    log: Log,
-    target: Completion,
-    draft: FeedbackDraft,
-    rules: Rules,
-    on_feedback: Callable[[Feedback], None],
+    log: Log, target: Completion, draft: FeedbackDraft, rules: Rules, on_feedback: Callable[[Feedback], None]
 ) -> str:
     receipt = await log.add_feedback(draft)
     if receipt.created:
@@ -164,11 +160,7 @@ def _confirmation(draft: FeedbackDraft) -> str:
 
 
 async def _undo(
-    log: Log,
-    target: Completion,
-    voice: RaterKey,
-    on_feedback: Callable[[Feedback], None],
-    answer_quote: str,
+    log: Log, target: Completion, voice: RaterKey, on_feedback: Callable[[Feedback], None], answer_quote: str
 ) -> str:
     feedbacks: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
     own = next(

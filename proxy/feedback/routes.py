@@ -70,10 +70,7 @@ SESSION_HEADER = SESSION_HEADERS[0].decode()
 
 
 def feedback_routes(
-    log: Log,
-    on_feedback: Callable[[Feedback], None],
-    rules: Rules,
-    fates: Callable[[], Awaitable[Fates]],
+    log: Log, on_feedback: Callable[[Feedback], None], rules: Rules, fates: Callable[[], Awaitable[Fates]]
 ) -> list[Route]:
     """Return the routes of feedback and raters; calls ``on_feedback`` for each new record and each undo."""
 

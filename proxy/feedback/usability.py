@@ -140,10 +140,7 @@ def _obstacles(
     if draft.comment:
         on_good = ON_GOOD if rating > 0 else None
         statement = _StatementPart(comment=draft.comment)
-        yield (
-            "comment",
-            obstacle(statement, broken, on_good, uncommentable(messages, tools, reply)),
-        )
+        yield ("comment", obstacle(statement, broken, on_good, uncommentable(messages, tools, reply)))
     if draft.correction:
         yield "correction", obstacle(_StatementPart(correction=draft.correction), unfit)
     if draft.preferred_over:

@@ -50,6 +50,7 @@ class Follower:
             try:
                 more, trouble = await self._read(), ""
             except Exception as error:
+                # What can't be read must not end what comes after it.
                 if str(error) != trouble:
                     trace = None if isinstance(error, BurnishError | OSError) else error
                     logger.warning("%s: %s. burnish tries again", self._work, error, exc_info=trace)

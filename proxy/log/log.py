@@ -36,7 +36,6 @@ from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.rated import Rating
 from burnish.proxy.log.ratings import Rater
-from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally, Totals
 from burnish.proxy.log.writer import STOPPING, Backlog, LogWriter, NotYet, ignore
@@ -64,13 +63,17 @@ Reader = Literal["lookups", "listings", "learning"]
 
 
 def _reads(
-    query: Callable[Concatenate[sqlite3.Connection, Arguments], Result], reader: Reader = "listings"
+    query: Callable[Concatenate[sqlite3.Connection, Arguments], Result],
+    reader: Reader = "listings",
+    *,
+    waits: bool = True,
 ) -> Callable[Concatenate[Log, Arguments], Coroutine[Any, Any, Result]]:
-    """Make a method of a function that reads."""
+    """Make a method of a function that reads. ``waits``: for all earlier captures."""
 
     @wraps(query)
     async def method(log: Log, /, *args: Arguments.args, **options: Arguments.kwargs) -> Result:
-        return await log._read(lambda db: query(db, *args, **options), reader)
+        read = log._read if waits else log._query
+        return await read(lambda db: query(db, *args, **options), reader)
 
     return method
 
@@ -153,6 +156,7 @@ class Log:
         self._writer.put(entry)
 
     completions = _reads(listings.completions)
+    stored_completions = _reads(listings.named, waits=False)
     covered = _reads(listings.covered)
     passthroughs = _reads(queries.passthroughs)
     worse = _reads(queries.worse, "lookups")
@@ -194,10 +198,6 @@ class Log:
             return await self._query(lambda db: queries.stored(db, completion_id), "lookups")
         except NotFound:
             return await self._read(lambda db: queries.completion(db, completion_id), "lookups")
-
-    async def stored_completions(self, completion_ids: Collection[str]) -> list[Completion]:
-        """Return completions that are known to be stored, as in a listing, but earliest first. Raises Unavailable."""
-        return await self._query(lambda db: listings.named(db, completion_ids))
 
     async def resolve(self, *, completion_id: str | None = None, **target: str | None) -> Completion:
         """Return the completion that a target names; see ``queries.resolve``. Raises NotFound, Conflict."""
@@ -280,9 +280,8 @@ class Log:
     teachers = _reads(run_table.teachers)
     answers_by_day = _reads(run_table.answers_by_day)
 
-    async def run_totals(self) -> list[RunTotal]:
-        """Count ended runs by their result, also while nothing can be written. Raises Unavailable."""
-        return await self._query(run_table.totals)
+    run_totals = _reads(run_table.totals, waits=False)
+    """Also while nothing can be written."""
 
     # Deleting
 

@@ -204,24 +204,6 @@ async def test_the_key_of_a_rollout_cannot_be_guessed(tmp_path: Path) -> None:
         assert (await client.post("/v1/chat/completions", json=body, headers=again)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        {"weight": 5.0},
-        {"weight": 0.5},
-        {"source": "judge"},
-        {"source": "environment"},
-        {"source": "implicit"},
-    ],
-)
-async def test_a_weight_and_a_source_need_the_admin_key(tmp_path: Path, claim: Json) -> None:
-    async with team(tmp_path) as (client, _):
-        for key, status in ((API, 403), (ADMIN, 201)):
-            made = (await ask(client, key)).headers["x-burnish-completion-id"]
-            body = {"completion_id": made, "rating": "good", **claim}
-            assert (await client.post("/v1/feedback", json=body, headers=key)).status_code == status
-
-
 @pytest.mark.parametrize("trusted", [["127.0.0.1"], ["127.0.0.0/8", "10.0.0.1"]])
 async def test_a_trusted_proxy_says_who_asks(tmp_path: Path, trusted: list[str]) -> None:
     async with team(tmp_path, trusted_proxies=trusted) as (client, server):

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from burnish.proxy.access.access import EVERYBODY
-from burnish.proxy.feedback import answer_command, find_command
+from burnish.proxy.feedback import answer_command
 from burnish.proxy.feedback.answering import Action
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.records import Feedback, FeedbackDraft
-from burnish.proxy.rl.commands import CommandRequest
+from burnish.proxy.rl.commands import CommandRequest, find_command
 from burnish.proxy.rl.own_words import is_answer
 from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, system, user
 from tests.support.inprocess import behind

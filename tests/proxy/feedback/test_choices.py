@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from burnish.learner import export
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.tally import RatingTally
-from burnish.proxy.records import FeedbackReceipt
 from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
 from tests.support.program import call
@@ -228,7 +226,3 @@ async def test_what_was_said_before_is_no_new_record(log: Log):
     assert len({each.id for each in (first, *different)}) == 7
     await log.undo_feedback(different[-1].id)
     assert (await rate(log, other, 1.0)).id != different[-1].id
-    last = replace(first.draft, target="last", idempotency_key="last")
-    keyed, created, _ = await log.add_feedback(last)
-    assert created
-    assert await log.add_feedback(replace(last, completion_id=other)) == FeedbackReceipt(keyed, created=False)
