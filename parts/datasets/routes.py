@@ -17,7 +17,7 @@ from burnish.proxy.feedback.usability import usability_by
 from burnish.proxy.http.errors import Unprocessable
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
-from burnish.proxy.log.faults import Rules, in_words, untaught, withheld
+from burnish.proxy.log.faults import Rules, in_words
 from burnish.proxy.log.rollouts import Rollout
 from burnish.proxy.log.transfer import Outcome, RatedAnswer, Record
 from burnish.proxy.records import Completion, Tokens
@@ -209,10 +209,8 @@ def _obstacle(rollout: Rollout, steps: list[Completion], rules: Rules) -> str | 
         return "the agent asked nothing"
     for step in steps:
         table = step.served.upstream_table
-        if fault := step.fault or untaught(table, rules.teachers):
+        if fault := step.fault or rules.fault(table, step.ended.holds_credential):
             return in_words(fault, table)
-        if withheld(step.ended.holds_credential, scrub=rules.scrub):
-            return in_words("credential", None)
         if step.reply is None:
             return UNSENT
     return None

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from burnish.config.config import Config
-from burnish.proxy.log.faults import FAULTS, Rules, in_words, untaught, withheld
+from burnish.proxy.log.faults import FAULTS, Rules, in_words
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.transfer import Usable
 from burnish.proxy.records import Completion, CoveredAnswer, Fault, FeedbackDraft, RejectedAnswer, Usability
@@ -44,11 +44,8 @@ def obstacle_of(completion: Completion, rules: Rules) -> str | None:
 
 
 def _fault(completion: Completion, rules: Rules, *texts: str | None) -> Fault | None:
-    return (
-        completion.fault
-        or untaught(completion.served.upstream_table, rules.teachers)
-        or withheld(completion.ended.holds_credential, *texts, scrub=rules.scrub)
-    )
+    table, holds_credential = completion.served.upstream_table, completion.ended.holds_credential
+    return completion.fault or rules.fault(table, holds_credential, *texts)
 
 
 def rules_of(config: Config) -> Rules:
@@ -107,8 +104,8 @@ def overruled(draft: FeedbackDraft, completion: Completion) -> bool:
 
 
 def _why_not(answer: CoveredAnswer, rules: Rules) -> str | None:
-    fault = None if answer.fault == "credential" and not rules.scrub else answer.fault
-    fault = fault or untaught(answer.upstream_table, rules.teachers)
+    credential = answer.fault == "credential"
+    fault = (None if credential else answer.fault) or rules.fault(answer.upstream_table, credential)
     return in_words(fault, answer.upstream_table) if fault else None
 
 
@@ -153,9 +150,7 @@ def _obstacles(
 def _unfit(worse: RejectedAnswer | None, rules: Rules) -> str | None:
     if worse is None:
         return FAULTS["other_prompt"]
-    if fault := untaught(worse.upstream_table, rules.teachers) or withheld(
-        worse=worse.reply, scrub=rules.scrub
-    ):
+    if fault := rules.fault_of_rejected(worse):
         return in_words(fault, worse.upstream_table)
     return unteachable((), worse.reply)
 

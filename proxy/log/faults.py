@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -44,6 +44,17 @@ class Rules:
     next_turns: bool = False
     """The next message of the user is the comment on a bad answer that has none."""
 
+    def fault(self, upstream_table: str | None, credential: bool, *texts: str | None) -> Fault | None:
+        """Return the fault of an answer by its upstream, or by a key or a token in its exchange or in feedback."""
+        if upstream_table is not None and upstream_table not in self.teachers:
+            return "not_teaching"
+        if self.scrub and (credential or any(holds_credential(text.encode()) for text in texts if text)):
+            return "credential"
+        return None
+
+    def fault_of_rejected(self, answer: RejectedAnswer) -> Fault | None:
+        return self.fault(answer.upstream_table, False, orjson.dumps(answer.reply).decode())
+
 
 def fault_of(
     outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any]
@@ -60,33 +71,6 @@ def fault_of(
 
 def in_words(fault: Fault, upstream_table: str | None) -> str:
     return FAULTS[fault].replace("NAME", upstream_table or "NAME")
-
-
-def untaught(upstream_table: str | None, teachers: Collection[str]) -> Fault | None:
-    """Return the fault of an answer of a further upstream that isn't among those that teach."""
-    return None if upstream_table is None or upstream_table in teachers else "not_teaching"
-
-
-def taught(worse: Iterable[RejectedAnswer | None], rules: Rules) -> tuple[dict[str, Any], ...]:
-    """Return the replies that another one was preferred over, without those that can't be learnt from."""
-    return tuple(
-        answer.reply
-        for answer in worse
-        if answer
-        and not (
-            untaught(answer.upstream_table, rules.teachers) or withheld(worse=answer.reply, scrub=rules.scrub)
-        )
-    )
-
-
-def withheld(
-    holds: bool = False, *statements: str | None, worse: Mapping[str, Any] | None = None, scrub: bool
-) -> Fault | None:
-    """Return the fault of an exchange that holds a key or a token, or of feedback that does, if ``scrub`` is on."""
-    texts = [statement.encode() for statement in statements if statement] + (
-        [orjson.dumps(worse)] if worse else []
-    )
-    return "credential" if scrub and (holds or any(map(holds_credential, texts))) else None
 
 
 def vain(rating: Effective, *, paired: bool) -> Fault | None:

@@ -12,7 +12,7 @@ import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
-from burnish.proxy.log.faults import TEXT_SURFACES, fault_of, withheld
+from burnish.proxy.log.faults import TEXT_SURFACES, fault_of
 from burnish.proxy.log.ratings import CompletionPlace, Effective, covered, effective, for_training
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.records import Answerer, CoveredAnswer, Fault, Feedback, FeedbackDraft, FeedbackReceipt
@@ -100,7 +100,9 @@ def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[CoveredA
     neighbour_ids = {*covered(feedback, places)} - {feedback.draft.completion_id}
     neighbours = facts_of(connection, neighbour_ids).values() if neighbour_ids else ()
     return tuple(
-        CoveredAnswer(facts.fault or withheld(facts.credential, scrub=True), facts.served.upstream_table)
+        CoveredAnswer(
+            facts.fault or ("credential" if facts.credential else None), facts.served.upstream_table
+        )
         for facts in neighbours
     )
 

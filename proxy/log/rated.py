@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from burnish.proxy.log import feedback
-from burnish.proxy.log.faults import Rules, taught, untaught, vain, withheld
+from burnish.proxy.log.faults import Rules, vain
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
@@ -90,13 +90,14 @@ def weighed(
             if rules.next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
                 rating = replace(rating, comment=next_turn(connection, name))
             worse = tuple(
-                rival for rival in rating.preferred_over if taught([reader.worse(node, rival)], rules)
+                rival
+                for rival in rating.preferred_over
+                if (rejected := reader.worse(node, rival)) and not rules.fault_of_rejected(rejected)
             )
             fault = (
                 fault
-                or untaught(model.upstream_table, rules.teachers)
+                or rules.fault(model.upstream_table, credential, rating.comment, rating.correction)
                 or vain(rating, paired=bool(rating.correction or worse))
-                or withheld(credential, rating.comment, rating.correction, scrub=rules.scrub)
             )
             yield Rating(answer, conversation, model, instructed, rating, worse, fault)
 
