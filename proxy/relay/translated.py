@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -69,15 +69,15 @@ HeldUpTo = Callable[[str, str, str | None], Awaitable[Held | None]]
 """Finds what came before by the ID of the response or of one of its items, caller and session."""
 
 
+@dataclass(frozen=True, slots=True)
 class Translator:
-    def __init__(self, outbound: Outbound, guard: Guard, held_up_to: HeldUpTo, apart: WorkerProcess) -> None:
-        self._outbound = outbound
-        self._apart = apart
-        self._guard = guard
-        self._held_up_to = held_up_to
-        self._lacking: dict[tuple[str, str], float] = {}
-        """Upstream (URL) and path (before a model in it) → until when the upstream is believed to lack it."""
-        self._has: dict[tuple[str, str], float] = {}
+    _outbound: Outbound
+    _guard: Guard
+    _held_up_to: HeldUpTo
+    _apart: WorkerProcess
+    _lacking: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Upstream (URL) and path (before a model in it) → until when the upstream is believed to lack it."""
+    _has: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def needed(self, target: Target, surface: str, path: str, *, threaded: bool = False) -> bool:
         """``threaded``: the request continues a thread."""
@@ -114,13 +114,12 @@ class Translator:
     async def is_needed(
         self, response: UpstreamResponse, surface: Surface, scope: Scope, target: Target, path: bytes
     ) -> bool:
-        """Find out from an upstream's answer whether it lacks a format that could be translated for it."""
+        """Find out from an upstream's answer whether it lacks a format that could be translated for it.
+
+        ``path`` names the model there.
+        """
         if not isinstance(surface, Translatable) or response.status not in UNKNOWN_PATH:
             return False
-        return await self._lacks(scope, target, path)
-
-    async def _lacks(self, scope: Scope, target: Target, path: bytes) -> bool:
-        """Find out whether an upstream that answered as if it lacked a path does; ``path`` names the model there."""
         which, until = _which(target, scope["path"]), time.monotonic() + REMEMBERED_S
         if len(self._has) + len(self._lacking) > MOST_REMEMBERED:
             self._has.clear()
