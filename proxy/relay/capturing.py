@@ -240,9 +240,9 @@ def _read(content: bytes, encoding: str, way: Way) -> _AnswerRead:
         return _AnswerRead(content, JSON_TYPE, collected, None)
     way.take(answer, collected)
     count = count_of(answer, "prompt_tokens")
-    if not way.streamed:
+    if not way.streams:
         return _AnswerRead(_json(answer), JSON_TYPE, collected, count)
-    events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=way.counted)]
+    events = [b"data: %b\n\n" % _json(each) for each in as_events(answer, usage=way.counts)]
     return _AnswerRead(b"".join([*events, b"data: %b\n\n" % DONE.encode()]), EVENTS, collected, count)
 
 

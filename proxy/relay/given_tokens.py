@@ -51,9 +51,9 @@ class Way(ABC):
         """``params``: the members of the client's request, if that is in chat's format."""
         self._asked = params
         self._asks_logprobs = bool(params.get("logprobs"))
-        self.streamed = wants_stream(params)
+        self.streams = wants_stream(params)
         options = params.get("stream_options")
-        self.counted = isinstance(options, dict) and options.get("include_usage") is True
+        self.counts = isinstance(options, dict) and options.get("include_usage") is True
         """Whether the client's stream ends in an event with counts."""
 
     @abstractmethod

@@ -172,7 +172,7 @@ def check_role(message: Json, name: str) -> None:
         raise InvalidRequest(f'{wrong} must be a string such as "user" or "assistant"', param=wrong)
 
 
-def extended(content: Any, text: str) -> Any:
+def with_text(content: Any, text: str) -> Any:
     """Append a text to the content of a system prompt; None if that is neither text nor parts."""
     if isinstance(content, str):
         return f"{content}\n\n{text}" if content else text

@@ -17,11 +17,11 @@ from burnish.proxy.surfaces.base import (
     Reply,
     Surface,
     check_role,
-    extended,
     model_of,
     objects_at,
     wants_stream,
     with_suffix,
+    with_text,
     without_items,
     wrong_type,
 )
@@ -67,7 +67,7 @@ class Chat(_OpenAi):
             return None  # no question
         if not system:
             return {**body, "messages": [{"role": "system", "content": text}, *messages]}
-        content = extended(system[-1].get("content"), text)
+        content = with_text(system[-1].get("content"), text)
         if content is None:
             return None
         system[-1] = {**system[-1], "content": content}

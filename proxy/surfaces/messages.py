@@ -20,12 +20,12 @@ from burnish.proxy.surfaces.base import (
     Translatable,
     before_ours,
     check_role,
-    extended,
     model_of,
     objects_at,
     our_id,
     unread,
     wants_stream,
+    with_text,
     wrong_type,
 )
 from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
@@ -101,7 +101,7 @@ class Messages(Translatable):
         return {**body, "messages": messages or body["messages"]} | ({"thread": thread} if thread else {})
 
     def with_system(self, body: Json, text: str) -> Json | None:
-        return {**body, "system": extended(body.get("system") or "", text)}
+        return {**body, "system": with_text(body.get("system") or "", text)}
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)

@@ -7,7 +7,7 @@ from typing import Any
 
 from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.messages_blocks import Block
-from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, parsed
+from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, json_or_text
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Kind of delta → its member that holds a piece of text."""
@@ -98,7 +98,7 @@ class _Growing:
         if self._citations:
             cited = self._block.get("citations")
             members["citations"] = [*(cited if isinstance(cited, list) else ()), *self._citations]
-        return {**self._block, **members} | ({"input": parsed(arguments)} if arguments else {})
+        return {**self._block, **members} | ({"input": json_or_text(arguments)} if arguments else {})
 
 
 def _index(event: Json) -> int:
@@ -183,7 +183,7 @@ def _block(piece: AnswerPiece, text: str) -> Block:
             "type": "tool_use",
             "id": piece.call.id,
             "name": piece.call.name,
-            "input": parsed(text or "{}"),
+            "input": json_or_text(text or "{}"),
         }
     return {"type": "text", "text": text}
 

@@ -20,9 +20,9 @@ from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
     Translatable,
-    extended,
     unread,
     with_suffix,
+    with_text,
     wrong_type,
 )
 from burnish.proxy.surfaces.chat import Chat
@@ -157,7 +157,7 @@ class OllamaGenerate(_Ollama):
     def with_system(self, body: Json, text: str) -> Json | None:
         if body.get("raw") or not body.get("prompt"):
             return None
-        return {**body, "system": extended(body.get("system") or "", text)}
+        return {**body, "system": with_text(body.get("system") or "", text)}
 
     def _message_in(self, part: Json) -> Json:
         if "response" not in part:

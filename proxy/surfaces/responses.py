@@ -18,11 +18,11 @@ from burnish.proxy.surfaces.base import (
     Reply,
     Translatable,
     before_ours,
-    extended,
     model_of,
     our_id,
     unread,
     wants_stream,
+    with_text,
     without_items,
     wrong_type,
 )
@@ -94,9 +94,9 @@ class Responses(Translatable):
 
     def with_system(self, body: Json, text: str) -> Json | None:
         instructions = body.get("instructions") or ""
-        return (
-            {**body, "instructions": extended(instructions, text)} if isinstance(instructions, str) else None
-        )
+        if not isinstance(instructions, str):
+            return None
+        return {**body, "instructions": with_text(instructions, text)}
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.lenient import Json
-from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, parsed
+from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, json_or_text
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Chat's finish reason of an incomplete answer → Responses'."""
@@ -179,7 +179,7 @@ def begun(response_id: str, model: str, previous: str | None) -> Json:
 
 def _input(arguments: str) -> str:
     """Return the ``input`` of a custom tool's call; the arguments if they have none."""
-    call_input = parsed(arguments)
+    call_input = json_or_text(arguments)
     text = call_input.get("input") if isinstance(call_input, dict) else None
     return text if isinstance(text, str) else arguments
 

@@ -103,7 +103,7 @@ def event(kind: str, **members: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **members}))
 
 
-def parsed(text: str) -> Any:
+def json_or_text(text: str) -> Any:
     """Return JSON as a value; the text if it isn't JSON or was cut off."""
     try:
         return orjson.loads(text)
@@ -113,7 +113,7 @@ def parsed(text: str) -> Any:
 
 def arguments_of(text: str) -> Json:
     """Parse a call's arguments. A value that isn't an object becomes the argument ``arguments``."""
-    arguments = parsed(text or "{}")
+    arguments = json_or_text(text or "{}")
     if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None else {"arguments": arguments}
