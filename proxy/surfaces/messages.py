@@ -164,8 +164,9 @@ def _format(body: Json) -> Json | None:
 def _items(body: Json) -> list[Json]:
     items = objects_at(body, "messages", "a list of messages", "an object with role and content")
     for index, message in enumerate(items):
-        check_role(message, f"messages[{index}]")
-        _check_content(message.get("content"), f"messages[{index}].content")
+        name = f"messages[{index}]"
+        check_role(message, name)
+        _check_content(message.get("content"), f"{name}.content")
     return items
 
 
