@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
 
 from tests.support.burnish import in_thread, running
 from tests.support.chat_wire import whole
 from tests.support.inprocess import behind, logged
 from tests.support.patience import within
-from tests.support.upstream import Received, completion, reply, upstream
+from tests.support.upstream import Script, completion, reply, upstream
 
 ASK = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi."}]}
 PROMPT = {"model": "m", "prompt": "Hi."}
@@ -49,16 +49,9 @@ ORDERS = {
 
 def answering(
     status: str, headers: dict[str, str], body: bytes = b"{}", content_type: str = "application/json"
-):
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = (
-            f"HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\n{lines}content-length: {len(body)}\r\n\r\n"
-        )
-        writer.write(head.encode("latin-1") + body)
-        await writer.drain()
-
-    return script
+) -> Script:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return reply(body, status=status, headers=f"content-type: {content_type}\r\n{lines}")
 
 
 @pytest.mark.parametrize(
@@ -194,8 +187,6 @@ async def test_burnish_answers_preflights(tmp_path: Path, origin: str, path: str
 
 
 async def test_an_answer_that_is_translated_carries_no_orders_either(tmp_path: Path) -> None:
-    import orjson
-
     script = answering("200 OK", ORDERS, orjson.dumps(whole({"content": "Tea."})))
     async with behind(tmp_path, script) as (client, server):
         first, server.script = server.script, answering("404 Not Found", ORDERS)
