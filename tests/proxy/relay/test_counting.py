@@ -9,18 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.proxy.log.exchanges import assistant, user
 from tests.support.inprocess import behind
 from tests.support.upstream import Received, Script, completion, reply
 
 Json = dict[str, Any]
-
-
-def user(text: str) -> Json:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> Json:
-    return {"role": "assistant", "content": text}
 
 
 TOLD = "burnish: rated good – “A drink.” (/rl undo takes it back)"
