@@ -14,7 +14,8 @@ from pathlib import Path
 from burnish.adapters import errors
 from burnish.adapters.errors import EngineError
 from burnish.adapters.manifest import AdapterVersion
-from burnish.system.child import Child, ChildError, for_child
+from burnish.system.child import Child, ChildError
+from burnish.system.parent import for_child
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import IO, Any, NamedTuple, ParamSpec, TypeVar
 
-from burnish.system.child import for_child
+from burnish.system.parent import for_child
 
 Arguments = ParamSpec("Arguments")
 Output = TypeVar("Output")

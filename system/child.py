@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -20,15 +18,6 @@ from burnish.system.child_log import begin, meaning, open_log, tail, trim
 LINE_BYTES = 16 * 1024**2
 """Of an answer: the scores of a thousand replies take kilobytes."""
 TRIM_EVERY_S = 60.0
-INHERITED = re.compile(
-    "(LD|DYLD|OMP|KMP|GOMP|GGML|CUDA|NVIDIA|HIP|HSA|ROCR|VK|LC)_.*|PYTHON[A-Z]+|LANG|HOME|PATH|TMPDIR|VIRTUAL_ENV"
-)
-"""Variables of libraries, threads, devices and folders."""
-
-
-def for_child() -> dict[str, str]:
-    """Return the environment of a child process: no variables that hold keys."""
-    return {name: text for name, text in os.environ.items() if INHERITED.fullmatch(name)}
 
 
 class ChildError(Exception):

@@ -1,11 +1,22 @@
-"""How a child process ends with its parent. Imports little: each start of an engine pays for it."""
+"""What a child process has of its parent: the environment, and its end. Imports little: each start of an engine pays."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable
+
+INHERITED = re.compile(
+    "(LD|DYLD|OMP|KMP|GOMP|GGML|CUDA|NVIDIA|HIP|HSA|ROCR|VK|LC)_.*|PYTHON[A-Z]+|LANG|HOME|PATH|TMPDIR|VIRTUAL_ENV"
+)
+"""Variables of libraries, threads, devices and folders."""
+
+
+def for_child() -> dict[str, str]:
+    """Return the environment of a child process: no variables that hold keys."""
+    return {name: text for name, text in os.environ.items() if INHERITED.fullmatch(name)}
 
 
 def end_with_parent(end: Callable[[], object]) -> None:

@@ -18,9 +18,10 @@ from burnish.adapters.hosts.embedded_child import EngineSettings
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.hosts.user_engine import MAX_RANK
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.system.child import Child, ChildError, for_child
+from burnish.system.child import Child, ChildError
 from burnish.system.child_log import tail
 from burnish.system.memory import available_bytes
+from burnish.system.parent import for_child
 from burnish.system.threads import cores
 
 # Live, candidate, and two that drain after quick swaps; context.py has what each costs.

@@ -25,8 +25,8 @@ from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.model_file import is_gguf, model_file, plain_name
 from burnish.adapters.hosts.vllm import SWITCH, vllm_options
 from burnish.config.model_names import ManagedKind
-from burnish.system.child import for_child
 from burnish.system.extras import how_to_install
+from burnish.system.parent import for_child
 
 logger = logging.getLogger(__name__)
 
