@@ -134,10 +134,10 @@ class Rewards:
             job = source.job.model_copy(update={"left_out": left_out})
             await asyncio.to_thread(write_reward_job, path, job, job_lines)
             await run_step("reward", JobDirectory(path))
-            model = await asyncio.to_thread(self._store.install, path / MODEL, name, on=False)
-            self._model = await self._switched(model, on=model.manifest.order.believed)
+            self._model = model = await asyncio.to_thread(self._store.install, path / MODEL, name)
             self._fault = None
-            logger.info("learnt a reward model of %s: %s", model.manifest.chosen, self._why_off or "it is on")
+            self._follower.wake()
+            logger.info("learnt a reward model of %s: %s", model.manifest.chosen, model.why_off or "it is on")
         except (TrainingError, OSError, UnreadableRewardModel, Unavailable) as error:
             self._fault = f"no reward model was learnt: {error}"
             logger.warning("%s", self._fault)

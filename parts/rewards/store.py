@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from burnish.adapters.errors import UnreadableRewardModel
+from burnish.config.hyperparameters import FrozenRecord
 from burnish.gate.rewards import MIN_RATED, Ensemble, RewardManifest, read_reward_model
 from burnish.system import durable
 
@@ -20,10 +21,8 @@ TRAIN = "`burnish reward train`"
 NO_MODEL = f"there is no reward model yet: rate {MIN_RATED} answers or more, good ones and bad ones, then run {TRAIN}"
 
 
-class StoreState(BaseModel):
+class StoreState(FrozenRecord):
     """``state.json``: which model is the latest, and since when it is on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
     on_since: float | None
@@ -91,13 +90,16 @@ class Store:
         manifest, ensemble = read_reward_model(self._folder / state.model)
         return StoredModel(state.model, manifest, ensemble, state.on_since)
 
-    def install(self, source: Path, name: str, *, on: bool) -> StoredModel:
-        """Move a new model here in place of the one before. Raises OSError, UnreadableRewardModel."""
+    def install(self, source: Path, name: str) -> StoredModel:
+        """Move a new model here in place of the one before; on if it is believed.
+
+        Raises OSError, UnreadableRewardModel.
+        """
         manifest, ensemble = read_reward_model(source)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.rename(self._folder / name)
         durable.sync(self._folder)
-        model = self.switch(StoredModel(name, manifest, ensemble, None), on=on)
+        model = self.switch(StoredModel(name, manifest, ensemble, None), on=manifest.order.believed)
         for path in self._folder.glob(f"{PREFIX}*"):
             if path.name != name:
                 shutil.rmtree(path, ignore_errors=True)

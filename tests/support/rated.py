@@ -101,7 +101,7 @@ def keep_model(data_dir: Path, model: Ensemble | None = None, *, share: float = 
         learnt_from=learnt_from,
         tried=tried,
     )
-    return Store(data_dir / "rewards").install(made, reward_model_id(), on=True).id
+    return Store(data_dir / "rewards").install(made, reward_model_id()).id
 
 
 def saying(*answers: Script) -> Script:

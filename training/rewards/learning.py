@@ -83,28 +83,27 @@ def learn_reward_model(path: Path) -> RewardManifest:
             forms.append(_form_of_base(job))
         except (JobError, MissingDependency) as error:
             why = str(error)
-    orders = [(form, form.order(ratings)) for form in forms]
-    trials = [
-        Trial(name=form.name, share=order.share, error=order.error)
-        if order
-        else Trial(name=form.name, reason=NOTHING)
-        for form, order in orders
-    ]
+    able, trials = list[tuple[float, FormOfModel]](), []
+    for form in forms:
+        if unseen := form.order(ratings):
+            able.append((unseen.share, form))
+            trials.append(Trial(name=form.name, share=unseen.share, error=unseen.error))
+        else:
+            trials.append(Trial(name=form.name, reason=NOTHING))
     if len(forms) == 1:
         trials.append(Trial(name=EMBEDDINGS, reason=why))
-    able = [(order.share, form) for form, order in orders if order]
-    form = max(able, key=lambda pair: pair[0])[1] if able else None
-    model = form.learn(ratings) if form else None
-    if form is None or model is None:
+    best = max(able, key=lambda pair: pair[0])[1] if able else None
+    model = best.learn(ratings) if best else None
+    if best is None or model is None:
         raise NotTrainable(
             f"no form of reward model could be tried: {NOTHING}. Rate answers in more conversations"
         )
     return write_reward_model(
         path / MODEL,
         model,
-        chosen=form.name,
+        chosen=best.name,
         made_at=time.time(),
-        objective=form.objective,
+        objective=best.objective,
         learnt_from=ratings.learnt_from(dict(Counter(job.left_out) + Counter(unused))),
         tried=tuple(trials),
     )
