@@ -25,19 +25,22 @@ def context(topic: str) -> tuple[dict[str, Any], ...]:
     return ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {topic.lower()}?"})
 
 
-def sample(number: int, *, good: bool, held_out: bool = False, version: int | None = 0) -> Sample:
+def sample(
+    number: int, *, good: bool, held_out: bool = False, version: int | None = 0, **changes: Any
+) -> Sample:
     topic = TOPICS[number % len(TOPICS)]
-    return Sample(
-        completion_id=f"cmpl_{number}",
-        conversation_id=f"conv_{number}",
-        feedback_ids=(f"fb_{number}",),
-        messages=context(topic),
-        reply={"role": "assistant", "content": (SHORT if good else LONG).format(topic)},
-        finished=True,
-        reward=1.0 if good else -1.0,
-        behaviour_version=version,
-        held_out=held_out,
-    )
+    fields: dict[str, Any] = {
+        "completion_id": f"cmpl_{number}",
+        "conversation_id": f"conv_{number}",
+        "feedback_ids": (f"fb_{number}",),
+        "messages": context(topic),
+        "reply": {"role": "assistant", "content": (SHORT if good else LONG).format(topic)},
+        "finished": True,
+        "reward": 1.0 if good else -1.0,
+        "behaviour_version": version,
+        "held_out": held_out,
+    }
+    return Sample(**fields | changes)
 
 
 def brief_samples(training: int, held_out: int) -> list[Sample]:

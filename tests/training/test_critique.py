@@ -23,7 +23,7 @@ def backend(weights: Path) -> TorchPeftBackend:
 
 def criticised(number: int, comment: str | None = "too long, one short sentence please") -> Sample:
     asked = ({"role": "user", "content": f"What is {TOPICS[number].lower()}?"},)
-    return sample(number, good=False).model_copy(update={"comment": comment, "messages": asked})
+    return sample(number, good=False, comment=comment, messages=asked)
 
 
 @pytest.fixture(scope="module")

@@ -116,21 +116,24 @@ def job_of(path: Path, base: Base, episodes: list[Episode], **changes: Any) -> J
     return job
 
 
-def test_a_run_makes_rewarded_replies_likelier(tmp_path: Path, tiny: Base, tiny_weights: Path) -> None:
+@pytest.mark.parametrize(("objective", "bad", "left_out"), [("rloo", 8, {}), ("sft", 0, {WORSE: 8})])
+def test_a_run_makes_the_replies_of_better_attempts_likelier(
+    tmp_path: Path, tiny: Base, tiny_weights: Path, *, objective: str, bad: int, left_out: dict[str, int]
+) -> None:
     episodes = [
         episode(f"{way}{n}", f"g{n}", reward, 0.0, reply=reply)
         for n in range(8)
         for way, reply, reward in (("good", "stick now", 1.0), ("bad", "hit again", -1.0))
     ]
-    job = job_of(tmp_path / "job", tiny, episodes, hyperparameters=Hyperparameters(epochs=4, **MUCH))
+    config = Hyperparameters(epochs=4, **MUCH)
+    job = job_of(tmp_path / "job", tiny, episodes, objective=objective, hyperparameters=config)
     result = train(job)
-    assert (result.episodes, result.reward, result.good, result.bad) == (16, 0.0, 8, 8)
-    told = [
-        sample(0, good=True).model_copy(update={"messages": context("Rain"), "reply": each.steps[0].reply})
-        for each in episodes[:2]
-    ]
-    good, bad = shift(job, tiny_weights, told)
-    assert good > bad + 0.05
+    assert (result.episodes, result.reward, result.left_out) == (16, 0.0, left_out)
+    assert (result.good, result.bad) == (8, bad)
+    told = [sample(0, good=True, reply=each.steps[0].reply) for each in episodes[:2]]
+    better, worse = shift(job, tiny_weights, told)
+    assert better > worse + 0.05
+    assert objective == "rloo" or better > 0.05
 
 
 def test_captured_tokens_are_learnt_as_the_engine_saw_them(tmp_path: Path, tiny: Base) -> None:
@@ -141,24 +144,6 @@ def test_captured_tokens_are_learnt_as_the_engine_saw_them(tmp_path: Path, tiny:
     ]
     result = train(job_of(tmp_path / "job", tiny, episodes))
     assert result.good == result.bad == 1
-
-
-def test_sft_imitates_the_better_attempts_only(tmp_path: Path, tiny: Base, tiny_weights: Path) -> None:
-    episodes = [
-        episode(f"{way}{n}", f"g{n}", reward, 0.0, reply=reply)
-        for n in range(4)
-        for way, reply, reward in (("good", "stick now", 1.0), ("bad", "hit again", -1.0))
-    ]
-    config = Hyperparameters(epochs=4, **MUCH)
-    job = job_of(tmp_path / "job", tiny, episodes, objective="sft", hyperparameters=config)
-    result = train(job)
-    assert (result.good, result.bad, result.left_out) == (4, 0, {WORSE: 4})
-    told = [
-        sample(0, good=True).model_copy(update={"messages": context("Rain"), "reply": each.steps[0].reply})
-        for each in episodes[:2]
-    ]
-    good, bad = shift(job, tiny_weights, told)
-    assert good > max(bad, 0) + 0.05
 
 
 def test_an_objective_for_ratings_is_refused(tmp_path: Path, tiny: Base) -> None:

@@ -22,7 +22,7 @@ def evaluation(learnt: JobDirectory) -> Evaluation:
 
 
 def test_tool_calls_are_no_texts_to_be_scored(tiny: Base, tmp_path: Path) -> None:
-    said = sample(1, good=False).model_copy(update={"comment": COMMENT})
+    said = sample(1, good=False, comment=COMMENT)
     job = write_job(tmp_path / "job", tiny, [sample(0, good=True), said])
     train(job)
     job.write_replies([*rollouts(), *calls()])

@@ -86,9 +86,9 @@ def test_sft_learns_corrections_and_preferred_answers_whatever_they_were_rated(
     backend: TorchPeftBackend,
 ) -> None:
     wanted = SHORT.format(TOPICS[1])
-    corrected = sample(1, good=False).model_copy(update={"correction": wanted})
+    corrected = sample(1, good=False, correction=wanted)
     worse = ({"role": "assistant", "content": LONG.format(TOPICS[2])},)
-    preferred = sample(2, good=True).model_copy(update={"worse": worse, "reward": 0.0})
+    preferred = sample(2, good=True, worse=worse, reward=0.0)
     left_out = LeftOut()
     found = learnt(backend, "sft", [corrected, preferred, sample(3, good=False)], left_out)
     texts = [backend.renderer.text(lesson.replies[0].tokens.reply) for lesson in found]
@@ -98,10 +98,10 @@ def test_sft_learns_corrections_and_preferred_answers_whatever_they_were_rated(
 
 def test_a_correction_and_a_preference_are_pairs(backend: TorchPeftBackend) -> None:
     wanted = SHORT.format(TOPICS[1])
-    corrected = sample(1, good=False).model_copy(update={"correction": wanted, "reward": 0.0})
+    corrected = sample(1, good=False, correction=wanted, reward=0.0)
     others = [LONG.format(TOPICS[2]), LONG.format(TOPICS[3])]
     worse = tuple({"role": "assistant", "content": text} for text in others)
-    preferred = sample(2, good=True).model_copy(update={"worse": worse})
+    preferred = sample(2, good=True, worse=worse)
     found = learnt(backend, "dpo", [corrected, preferred, sample(3, good=True)])
     texts = [[backend.renderer.text(reply.tokens.reply) for reply in lesson.replies] for lesson in found]
     assert texts == [[wanted, LONG.format(TOPICS[1])], *([SHORT.format(TOPICS[2]), text] for text in others)]

@@ -86,7 +86,7 @@ def test_too_far_from_the_reference_it_stops_early_and_says_so(make):
 
 def test_a_diverging_run_leaves_no_adapter(make):
     # A reply that is rated so heavily that the loss overflows.
-    heavy = sample(0, good=True).model_copy(update={"weight": 1e308})
+    heavy = sample(0, good=True, weight=1e308)
     job = make([heavy, sample(1, good=False)])
     job.adapter.mkdir()
     with pytest.raises(Diverged):
@@ -115,9 +115,7 @@ def test_a_version_without_its_adapter_is_a_damaged_job(make):
 
 
 def test_only_unusable_replies_are_not_trainable(make):
-    cut = sample(1, good=False).model_copy(
-        update={"reply": {"role": "assistant", "content": ""}, "finished": False}
-    )
+    cut = sample(1, good=False, reply={"role": "assistant", "content": ""}, finished=False)
     with pytest.raises(NotTrainable, match=r"one-sided.* \(left out: 1 × the reply is empty\)"):
         train(make([sample(0, good=True), cut]))
 

@@ -108,9 +108,9 @@ def test_rewards_that_are_no_numbers_are_refused(backend: TorchPeftBackend, rewa
 def test_corrections_and_preferences_make_groups() -> None:
     rated = sample(0, good=True)
     worse = ({"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"})
-    corrected = sample(1, good=False).model_copy(update={"correction": "c", "reward": 0.0})
-    preferred = sample(2, good=True).model_copy(update={"worse": worse, "reward": 0.0})
-    found = told_apart([rated, corrected, preferred, sample(3, good=True).model_copy(update={"reward": 0.0})])
+    corrected = sample(1, good=False, correction="c", reward=0.0)
+    preferred = sample(2, good=True, worse=worse, reward=0.0)
+    found = told_apart([rated, corrected, preferred, sample(3, good=True, reward=0.0)])
     assert [(each.completion_id, each.reward, each.behaviour_version) for each in found] == [
         ("cmpl_0", 1.0, 0), ("cmpl_1", -1.0, 0), ("cmpl_1", 1.0, None), ("cmpl_2", 1.0, 0),
         ("cmpl_2", -1.0, None), ("cmpl_2", -1.0, None),
@@ -125,7 +125,7 @@ class Longest:
 
 
 def test_the_policy_answers_each_prompt_several_times(backend: TorchPeftBackend) -> None:
-    tooled = sample(2, good=True).model_copy(update={"tools": ({"type": "function"},)})
+    tooled = sample(2, good=True, tools=({"type": "function"},))
     samples: list[Sample] = [sample(0, good=True), sample(0, good=False), sample(1, good=True), tooled]
     left_out = LeftOut()
     found = sampled(run_of(backend, left_out), samples, Longest(), seed=0)

@@ -48,7 +48,7 @@ def test_each_round_of_a_policy_that_a_model_rewards_is_a_stage() -> None:
 
 
 def test_demonstrations_are_corrections_preferred_answers_and_good_ones_of_others() -> None:
-    preferred = sample(2, good=False).model_copy(update={"worse": ({"role": "assistant", "content": "x"},)})
+    preferred = sample(2, good=False, worse=({"role": "assistant", "content": "x"},))
     foreign = sample(4, good=True, version=None)
     own = sample(6, good=True)
     assert [each.completion_id for each in demonstrations([corrected(1), preferred, foreign, own])] == [
@@ -170,7 +170,7 @@ def test_the_policy_answers_anew_in_each_round_and_a_model_rewards_it(make) -> N
     samples = []
     for number in range(40):
         question = {"role": "user", "content": ("Why?", "How?", "What?")[number % 3]}
-        samples.append(sample(number, good=number % 2 == 0).model_copy(update={"messages": (question,)}))
+        samples.append(sample(number, good=number % 2 == 0, messages=(question,)))
     job = make(samples, "rloo", epochs=1, rounds=2)
     result = train(job)
     assert result.rewards
