@@ -28,13 +28,11 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from burnish.config.hyperparameters import (
-    OBJECTIVES,
     FrozenRecord,
     Hyperparameters,
     LossName,
     ModelSize,
     Objective,
-    known_objective,
 )
 from burnish.gate.evidence import CommentFit, HeldOutReply
 from burnish.gate.replies import left_in_text
@@ -42,7 +40,6 @@ from burnish.system import durable
 from burnish.training.errors import JobError
 
 __all__ = [
-    "OBJECTIVES",
     "Episode",
     "EpisodeStep",
     "Evaluation",
@@ -57,7 +54,6 @@ __all__ = [
     "Related",
     "Sample",
     "TrainResult",
-    "known_objective",
 ]
 
 Quantize = Literal["none", "8bit", "4bit"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TextIO
 
+from burnish.config.hyperparameters import OBJECTIVES
 from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
@@ -22,7 +23,7 @@ from burnish.training.dataset import LeftOut, Run, batches
 from burnish.training.device import framework_here
 from burnish.training.episodes import mean_reward
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, TrainResult
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, TrainResult
 from burnish.training.lessons import rehearsal
 from burnish.training.objectives import kl_point, loss_named
 from burnish.training.phases import Phases

@@ -48,7 +48,7 @@ class Trial(FrozenRecord):
     error: float | None = None
     """Its standard error."""
     reason: str | None = None
-    """Why it couldn't be tried, or why it isn't used although it is the best."""
+    """Why it couldn't be tried."""
 
     @property
     def order(self) -> Order | None:

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from burnish.config.config import Config
+from burnish.config.hyperparameters import OBJECTIVES
 from burnish.proxy.log.faults import FAULTS, Rules, in_words
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.transfer import Usable
 from burnish.proxy.records import Completion, CoveredAnswer, Fault, FeedbackDraft, RejectedAnswer, Usability
-from burnish.training.job import OBJECTIVES
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.teachable import uncommentable, unteachable
 
