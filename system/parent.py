@@ -1,4 +1,4 @@
-"""What a child process has of its parent: the environment, and its end. Imports little: each start of an engine pays."""
+"""What a child process has of its parent: its environment, and its end. Imports little: each start pays for it."""
 
 from __future__ import annotations
 
