@@ -136,7 +136,7 @@ class Rewards:
             await run_step("reward", JobDirectory(path))
             self._model = model = await asyncio.to_thread(self._store.install, path / MODEL, name)
             self._fault = None
-            self._follower.wake()
+            self._scorer.follower.wake()
             logger.info("learnt a reward model of %s: %s", model.manifest.chosen, model.why_off or "it is on")
         except (TrainingError, OSError, UnreadableRewardModel, Unavailable) as error:
             self._fault = f"no reward model was learnt: {error}"
