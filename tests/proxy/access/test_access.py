@@ -60,9 +60,8 @@ async def test_doors(
         client.headers.update(sent)
         asked = await client.post("/v1/chat/completions", json=QUESTION)
         assert (asked.status_code == 200) is asks
-        assert not any(
-            "root" in value or "caller" in value for each in upstream.requests for _, value in each.headers
-        )
+        values = [value for request in upstream.requests for _, value in request.headers]
+        assert not any(key in value for key in ("root", "caller") for value in values)
         for doors, opens in ((FOR_ALL, asks), (FOR_ADMINS, administers)):
             for method, path in doors:
                 body = {"json": {"text": "/rl status"}} if method in ("POST", "PATCH") else {}
@@ -82,34 +81,22 @@ def test_what_nobody_gave_an_action_is_not_for_everybody() -> None:
 @pytest.mark.parametrize(
     ("key", "administers", "user", "owners", "steers"),
     [
-        (None, True, "ann", ("ann",), True),
-        (None, True, "bob", ("ann",), False),
-        (None, True, "local", (), False),
-        ("none", False, "ann", ("ann",), False),
-        ("api_key", False, "ann", ("ann",), False),
-        ("api_key", True, "ann", ("ann",), True),
-        ("api_key", True, "local", (), False),
-        ("admin_key", True, "ann", ("ann",), True),
-        ("admin_key", True, "bob", ("ann",), False),
+        (None, True, "ann", ("ann",), True), (None, True, "bob", ("ann",), False), (None, True, "local", (), False),
+        ("none", False, "ann", ("ann",), False), ("api_key", False, "ann", ("ann",), False),
+        ("api_key", True, "ann", ("ann",), True), ("api_key", True, "local", (), False),
+        ("admin_key", True, "ann", ("ann",), True), ("admin_key", True, "bob", ("ann",), False),
         ("admin_key", True, "local", (), True),
     ],
-)
-def test_steering_by_chat(
-    key: Any, administers: bool, user: str, owners: tuple[str, ...], steers: bool
-) -> None:
+)  # fmt: skip
+def test_steering_by_chat(key: Any, administers: bool, user: str, owners: tuple[str, ...], steers: bool):
     assert may_steer_in_chat(Identity(key, administers), user, owners) is steers
 
 
 async def type_(client: httpx.AsyncClient, text: str, user: str = "ann", **headers: str) -> str:
     headers |= {"x-burnish-user": user}
-    messages = [
-        *QUESTION["messages"],
-        {"role": "assistant", "content": "Tea."},
-        {"role": "user", "content": text},
-    ]
-    answer = await client.post(
-        "/v1/chat/completions", json={"model": "m", "messages": messages}, headers=headers
-    )
+    turn = [{"role": "assistant", "content": "Tea."}, {"role": "user", "content": text}]
+    body = {"model": "m", "messages": [*QUESTION["messages"], *turn]}
+    answer = await client.post("/v1/chat/completions", json=body, headers=headers)
     command = await client.post("/burnish/command", json={"text": text}, headers=headers)
     said = answer.json()["choices"][0]["message"]["content"]
     assert command.json()["answer"][:25] == said[:25], "but for the quotation"
@@ -138,13 +125,9 @@ async def test_a_weight_or_source_that_isnt_allowed(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(completion("Tea.")), api_key="caller", admin_key="root") as (client, _):
         asked = await client.post("/v1/chat/completions", json=QUESTION, headers=API)
         rating = {"completion_id": asked.headers["x-burnish-completion-id"], "rating": "bad"}
-        for field, wrong, right in (
-            ("weight", 0.5, 1.0),
-            ("weight", 1.5, 1.0),
-            ("source", "judge", "human"),
-            ("source", "implicit", "human"),
-            ("source", "environment", "human"),
-        ):
+        claims: list[tuple[str, Any, Any]] = [("weight", 0.5, 1.0), ("weight", 1.5, 1.0)]
+        claims += [("source", source, "human") for source in ("judge", "implicit", "environment")]
+        for field, wrong, right in claims:
             refused = await client.post("/v1/feedback", json=rating | {field: wrong}, headers=API)
             assert (refused.status_code, refused.json()["error"]["param"]) == (403, field)
             for each, key in ((right, API), (wrong, ADMIN)):
@@ -161,9 +144,8 @@ async def test_a_rating_belongs_to_its_key(tmp_path: Path) -> None:
         first = (await client.post("/v1/feedback", json=good, headers=ADMIN)).json()
         assert first["given_with"] == "admin_key"
         for method in ("GET", "DELETE"):
-            assert (
-                await client.request(method, f"/v1/feedback/{first['id']}", headers=API)
-            ).status_code == 403
+            refused = await client.request(method, f"/v1/feedback/{first['id']}", headers=API)
+            assert refused.status_code == 403
         assert "no rating to take back" in await type_(client, "/rl undo", "local", **API)
         for number in range(60):
             invented = good | {"rating": "bad", "rater": f"r{number}" if number else "local"}
@@ -178,13 +160,9 @@ async def test_feedback_without_a_content_type(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(completion("Tea."))) as (client, _):
         await client.post("/v1/chat/completions", json=QUESTION)
         good = b'{"last": true, "rating": "good"}'
-        pages = [
-            {"origin": "null"},
-            {"origin": str(client.base_url)},
-            {"referer": "http://evil.example/"},
-            {"cookie": "a=b"},
-        ]
-        pages += [{"sec-fetch-site": "none"}, {"sec-fetch-mode": "no-cors"}, {"x-forwarded-for": "10.0.0.9"}]
+        lines = {"origin": "null", "referer": "http://evil.example/", "cookie": "a=b"}
+        lines |= {"sec-fetch-site": "none", "sec-fetch-mode": "no-cors", "x-forwarded-for": "10.0.0.9"}
+        pages = [{"origin": str(client.base_url)}, *({name: value} for name, value in lines.items())]
         pages += [{"content-type": kind} for kind in ("text/plain", "application/x-www-form-urlencoded")]
         for headers in pages:
             refused = await client.post("/v1/feedback", content=good, headers=headers)
@@ -202,9 +180,7 @@ async def test_feedback_without_a_content_type(tmp_path: Path) -> None:
         ({"api_key": "same", "admin_key": "same"}, "must differ"),
     ],
 )
-async def test_settings_that_would_not_do_what_they_say(
-    tmp_path: Path, flags: dict[str, Any], says: str
-) -> None:
+async def test_settings_that_would_not_do_what_they_say(tmp_path: Path, flags: dict[str, Any], says: str):
     with pytest.raises(ConfigError, match=says):
         async with calling(tmp_path, **flags):
             pass

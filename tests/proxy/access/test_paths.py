@@ -36,9 +36,8 @@ SGLANG = """/flush_cache /hicache/storage-backend /clear_hicache_storage_backend
 /close_session /configure_logging /abort_request /pause_generation /continue_generation /slow_down /freeze_gc
 /set_internal_state /get_server_info /set_trace_level /generate_from_file /dumper/reset"""
 LLAMA_CPP = "/lora-adapters /slots /slots/0 /props /models/load /models/unload /cors-proxy /tools"
-LM_STUDIO = (
-    "/api/v1/models/load /api/v1/models/unload /api/v1/models/download /api/v0/models/load /models/download"
-)
+LM_STUDIO = "/api/v1/models/load /api/v1/models/unload /api/v1/models/download /api/v0/models/load"
+LM_STUDIO += " /models/download"
 OLLAMA = "/api/create /api/pull /api/push /api/blobs/sha256:00 /api/delete /api/copy"
 MANAGEMENT = [*VLLM.split(), *SGLANG.split(), *LLAMA_CPP.split(), *LM_STUDIO.split(), *OLLAMA.split()]
 ANSWERING = """/ /v1 /v1/chat/completions /v1/completions /v1/responses/resp_1/cancel
@@ -57,15 +56,8 @@ OTHER = ["/modelsx", "/api/me", "/is_sleeping", "/next/release", "/admin"]
 @pytest.mark.parametrize("path", MANAGEMENT)
 def test_routes_that_change_an_engine(path: str) -> None:
     bare = path.removeprefix("/v1")
-    for spelt in (
-        bare,
-        f"/v1{bare}",
-        f"/v1/v1//{bare}/",
-        bare.upper(),
-        f"/V1{bare}/x",
-        quote(quote(bare, safe="")),
-    ):
-        assert purpose_of(spelt) in ("management", "models")
+    for way in (bare, f"/v1{bare}", f"/v1/v1//{bare}/", bare.upper(), f"/V1{bare}/x", quote(quote(bare, ""))):
+        assert purpose_of(way) in ("management", "models")
 
 
 @pytest.mark.parametrize("path", INFERENCE)
@@ -136,9 +128,8 @@ async def raw(client: httpx.AsyncClient, target: str, method: str = "POST") -> s
     """Send a target as it is, which HTTP clients tidy up; returns the whole answer."""
     at = urlsplit(str(client.base_url))
     reader, writer = await asyncio.open_connection(at.hostname, at.port)
-    writer.write(
-        f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
-    )
+    head = "Host: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    writer.write(f"{method} {target} HTTP/1.1\r\n{head}".encode())
     answer = await reader.read()
     writer.close()
     return answer.decode()
@@ -146,15 +137,8 @@ async def raw(client: httpx.AsyncClient, target: str, method: str = "POST") -> s
 
 async def test_a_starlette_engine_is_never_managed(tmp_path: Path) -> None:
     async with engine() as (url, called), calling(tmp_path, upstream=url) as client:
-        for route in MANAGEMENT:
-            for target in (
-                route,
-                f"{route}%0a",
-                f"/v1/v1{route}",
-                f"{route}%0A%20",
-                f"/{route}",
-                f"{route}%250a",
-            ):
+        for path in MANAGEMENT:
+            for target in (path, f"{path}%0a", f"/v1/v1{path}", f"{path}%0A%20", f"/{path}", f"{path}%250a"):
                 assert (await raw(client, target)).split()[1] in ("400", "403"), target
         assert called == []
         query = "q=" + "x" * 20_000
@@ -195,9 +179,8 @@ async def test_a_known_engine_gets_routes_for_inference_only(tmp_path: Path, wei
         assert (await http.get("/burnish/status")).status_code == 200
         assert (await http.get("/burnish/nothing")).status_code == 404
     async with world(tmp_path / "none", Engine(can_load=False), None) as http:
-        assert (await http.post("/next/release", json={})).status_code == 403, (
-            "its versions can't be swapped, but it is known"
-        )
+        refused = await http.post("/next/release", json={})
+        assert refused.status_code == 403, "its versions can't be swapped, but it is known"
 
 
 async def test_host_and_key_are_checked_before_the_path(tmp_path: Path) -> None:
@@ -209,10 +192,8 @@ async def test_host_and_key_are_checked_before_the_path(tmp_path: Path) -> None:
 
 
 async def test_ollamas_own_routes_pass_if_the_owner_wants_that(tmp_path: Path) -> None:
-    async with (
-        engine() as (url, called),
-        calling(tmp_path, upstream=url, allow_management=True, admin_key="root") as client,
-    ):
+    flags = {"allow_management": True, "admin_key": "root"}
+    async with engine() as (url, called), calling(tmp_path, upstream=url, **flags) as client:
         for path in OLLAMA.split():
             assert (await client.post(path)).status_code == 403
             assert (await client.post(path, headers={"x-burnish-key": "root"})).status_code == 200

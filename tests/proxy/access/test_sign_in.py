@@ -17,9 +17,7 @@ KEY, NOW = b"geheim", 1_000_000.0
 MADE = sign_in(KEY, NOW)
 
 
-def until(
-    key: bytes = KEY, cookie: str = MADE.cookie, proof: str = MADE.proof, now: float = NOW
-) -> int | None:
+def until(*, key: bytes = KEY, cookie: str = MADE.cookie, proof: str = MADE.proof, now: float = NOW):
     return signed_in_until(key, cookie, proof, now)
 
 
@@ -63,9 +61,7 @@ def test_another_key_and_every_change_of_a_character_end_it() -> None:
 
 
 def test_burnishes_on_several_ports_of_a_host_have_cookies_of_their_own() -> None:
-    names = {
-        cookie_name(host) for host in ("127.0.0.1:8787", "localhost:8788", "[::1]:9000", "box.lan", "[::1]")
-    }
-    assert names == {"burnish_8787", "burnish_8788", "burnish_9000", "burnish_"}
+    hosts = ("127.0.0.1:8787", "localhost:8788", "[::1]:9000", "box.lan", "[::1]")
+    assert [cookie_name(host).removeprefix("burnish_") for host in hosts] == ["8787", "8788", "9000", "", ""]
     header = "a=b; burnish_8787=one; burnish_878=no;burnish_8787=two=; x"
     assert cookies_in(header, "burnish_8787") == ["one", "two="]

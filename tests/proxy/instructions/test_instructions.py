@@ -34,8 +34,6 @@ QUESTION = [{"role": "user", "content": "What is tea?"}]
 
 @dataclass
 class World:
-    """A person, burnish, and what the engine was sent."""
-
     http: httpx.AsyncClient
     engine: Upstream
 
@@ -51,11 +49,8 @@ class World:
 
     async def say(self, comment: str, answer: httpx.Response | None = None, caller: str = "local") -> Any:
         completion_id = (answer or await self.ask(caller=caller)).headers["x-burnish-completion-id"]
-        said = await self.http.post(
-            "/v1/feedback",
-            json={"completion_id": completion_id, "rating": "bad", "comment": comment},
-            headers={"x-burnish-user": caller},
-        )
+        body = {"completion_id": completion_id, "rating": "bad", "comment": comment}
+        said = await self.http.post("/v1/feedback", json=body, headers={"x-burnish-user": caller})
         assert said.status_code == 201, said.text
         return said.json()
 
@@ -129,9 +124,8 @@ async def test_off_is_off_to_the_byte(tmp_path: Path) -> None:
         assert status["instructions"] == {"on": True, "count": 2}
         typed = await here.ask([{"role": "user", "content": "/rl status"}])
         assert "2 of your instructions" in typed.json()["choices"][0]["message"]["content"]
-        await here.http.post(
-            PATH, content=BODY, headers={"x-burnish-user": "ann", "content-type": "application/json"}
-        )
+        ann = {"x-burnish-user": "ann", "content-type": "application/json"}
+        await here.http.post(PATH, content=BODY, headers=ann)
         assert here.engine.requests[-1].body == BODY, "without instructions no byte changes either"
 
 
@@ -151,12 +145,8 @@ EXTENDED: list[tuple[list[dict[str, Any]], list[Any]]] = [
 
 
 async def test_the_system_prompt_of_the_client_is_extended(here: World) -> None:
-    later = [
-        *QUESTION,
-        {"role": "assistant", "content": "A leaf."},
-        {"role": "system", "content": "Late."},
-        {"role": "user", "content": "And?"},
-    ]
+    later = [*QUESTION, {"role": "assistant", "content": "A leaf."}]
+    later += [{"role": "system", "content": "Late."}, {"role": "user", "content": "And?"}]
     await here.say("too long")
     for sent, got in EXTENDED:
         wanted = [{**message, "content": content} for message, content in zip(sent, got, strict=True)]
@@ -175,12 +165,8 @@ async def test_everything_else_of_a_request_stays(here: World) -> None:
 
 async def test_requests_without_a_place_for_it_go_untouched_with_a_header(here: World) -> None:
     await here.say("too long")
-    for messages in (
-        [],
-        [{"role": "system", "content": "No question."}],
-        [{"role": "system", "content": None}, *QUESTION],
-        [{"role": "system", "content": 7}, *QUESTION],
-    ):
+    odd: list[list[Any]] = [[{"role": "system", "content": content}, *QUESTION] for content in (None, 7)]
+    for messages in ([], [{"role": "system", "content": "No question."}], *odd):
         answer = await here.ask(messages)
         assert here.engine.requests[-1].json() == {"model": "mock", "messages": messages}
         assert answer.headers["x-burnish-instructions"] == "0"
@@ -262,12 +248,9 @@ async def test_the_list_is_edited_over_http_and_the_next_request_follows(here: W
     assert (await here.http.delete(path)).status_code == 404
 
 
+BAD_TEXTS = ("", " \n", "…!", "x" * 201, 7)
 BAD_REQUESTS: list[tuple[str, Any, int, str | None]] = [
-    ("POST /burnish/instructions", {"text": ""}, 422, "text"),
-    ("POST /burnish/instructions", {"text": " \n"}, 422, "text"),
-    ("POST /burnish/instructions", {"text": "…!"}, 422, "text"),
-    ("POST /burnish/instructions", {"text": "x" * 201}, 422, "text"),
-    ("POST /burnish/instructions", {"text": 7}, 422, "text"),
+    *(("POST /burnish/instructions", {"text": text}, 422, "text") for text in BAD_TEXTS),
     ("POST /burnish/instructions", {}, 422, "text"),
     ("POST /burnish/instructions", {"text": "a", "caller": "b"}, 422, "caller"),
     ("POST /burnish/instructions", [], 422, None),
@@ -312,9 +295,7 @@ async def test_no_more_than_eight_are_added_and_those_by_hand_stay(here: World) 
     assert displaced == ["comment 2", "comment 1", "comment 0"]
 
 
-async def test_while_the_log_is_locked_requests_go_on_with_the_list_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_while_the_log_is_locked_the_list_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with world(tmp_path) as here:
         await here.say("too long")
         assert len(await here.asked()) == 2
@@ -367,19 +348,13 @@ def test_two_instructions_that_came_to_say_the_same_are_added_once() -> None:
     assert added and (added.text, added.count) == (text("One!"), 1)
 
 
-INSTRUCTIONS = st.lists(
-    st.builds(
-        instruction, st.text("abc", min_size=1, max_size=3), by_hand=st.booleans(), at=st.floats(0, 100)
-    ),
-    max_size=20,
-    unique_by=lambda each: each.id,
-)
+NAMES = st.text("abc", min_size=1, max_size=3)
+BUILT = st.builds(instruction, NAMES, by_hand=st.booleans(), at=st.floats(0, 100))
+INSTRUCTIONS = st.lists(BUILT, max_size=20, unique_by=lambda each: each.id)
 
 
 @given(INSTRUCTIONS)
-def test_no_list_is_longer_than_eight_and_none_by_hand_gives_way_to_a_comment(
-    instructions: list[Instruction],
-) -> None:
+def test_no_list_is_longer_than_eight_and_none_by_hand_gives_way(instructions: list[Instruction]) -> None:
     listed = states(instructions, LearntFeedback())
     assert [each for each, _ in listed] == instructions
     active = [each for each, state in listed if state == "active"]

@@ -61,27 +61,13 @@ def test_commands(command: Command, typed: str):
         assert parse(written) == command
 
 
-UNKNOWN = [
-    *["0", "6", "3.5", "10", "goodness", "good/bad", "?", "👍👎", "fixed"],
-    "rate 4",
-    *["undo\neverything", "undo everything"],
-    "rollback ../x",
-    "promote base",
-    "/rl good",
-]
+UNKNOWN = ["0", "6", "3.5", "10", "goodness", "good/bad", "?", "👍👎", "fixed", "rate 4", "undo\neverything"]
+UNKNOWN += ["undo everything", "rollback ../x", "promote base", "/rl good"]
 
 
 @pytest.mark.parametrize("typed", UNKNOWN)
 def test_what_nobody_knows_gets_help(typed: str):
     assert parse(f"/rl {typed}") == Command("help", typed)
-
-
-NO_COMMANDS = ["", "rl good", "/rlgood", "/r good", "//rl good", "please /rl good", "./rl good", "> /rl good"]
-
-
-@pytest.mark.parametrize("typed", NO_COMMANDS)
-def test_what_is_no_command(typed: str):
-    assert parse(typed) is None
 
 
 STAMP = "[Sat 2026-11-21 03:19 UTC] "
@@ -157,12 +143,10 @@ def test_quoted_commands_are_never_honoured(turn: list[Message]):
     assert find_command(BEFORE + turn) is None
 
 
-words = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=20).filter(
-    lambda text: text.strip(BLANK) != ""
-)
-commands = st.sampled_from(
-    ["/rl good", "/rl bad too long", "/rl 4", "/rl undo", "/rl status", "/rl fix x", "/rl"]
-)
+words = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=20)
+words = words.filter(lambda text: text.strip(BLANK) != "")
+COMMAND_TEXTS = ["/rl good", "/rl bad too long", "/rl 4", "/rl undo", "/rl status", "/rl fix x", "/rl"]
+commands = st.sampled_from(COMMAND_TEXTS)
 
 
 @given(commands, words, words)
@@ -196,17 +180,11 @@ def test_a_command_in_old_history_is_never_honoured_again(command: str, later: s
     assert cut_exchanges(history) == [*BEFORE, history[-1]]
 
 
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {
-                "role": st.sampled_from(["user", "assistant", "system", "tool"]) | anything,
-                "content": anything | commands,
-            }
-        ),
-        max_size=5,
-    )
-)
+SENDERS = st.sampled_from(["user", "assistant", "system", "tool"])
+TYPED = {"role": SENDERS | anything, "content": anything | commands}
+
+
+@given(st.lists(st.fixed_dictionaries(TYPED), max_size=5))
 def test_no_messages_break_the_search(messages: list[Message]):
     before = copy.deepcopy(messages)
     found = find_command(messages)
@@ -229,19 +207,10 @@ def test_an_exchange_is_cut_with_its_wrappers(turn: list[Message]):
 
 
 def test_several_exchanges_are_cut():
-    history = [
-        *BEFORE,
-        user("/rl good"),
-        assistant(PREFIX + "rated good"),
-        user([text("/rl fix a\nb")]),
-        {"role": "assistant", "content": [text(PREFIX + "kept the reply")]},
-        user("next"),
-        assistant("yes"),
-        user("/rl bad"),
-        assistant(PREFIX + "rated bad"),
-        user("more"),
-    ]
-    assert cut_exchanges(history) == [*BEFORE, user("next"), assistant("yes"), user("more")]
+    fixed = [user([text("/rl fix a\nb")]), assistant([text(PREFIX + "kept the reply")])]
+    good, bad = ([user(f"/rl {word}"), assistant(f"{PREFIX}rated {word}")] for word in ("good", "bad"))
+    turn, last = [user("next"), assistant("yes")], user("more")
+    assert cut_exchanges([*BEFORE, *good, *fixed, *turn, *bad, last]) == [*BEFORE, *turn, last]
 
 
 @pytest.mark.parametrize(

@@ -50,21 +50,12 @@ FILE = {"type": "file", "file": PDF}
 
 
 def test_the_system_prompt_is_one_message_at_the_beginning() -> None:
-    asked = messages(
-        user([text("Weather?"), text("In Köln.")]),
-        {"role": "system", "content": "It is Monday."},
-        {"role": "assistant", "content": "Rain."},
-        user("And now?"),
-        {"role": "system", "content": "It is Tuesday."},
-        system=[text("Be brief."), text("Be kind.")],
-    )
-    assert asked["messages"] == [
-        {"role": "system", "content": "Be brief.\nBe kind.\n\nIt is Monday."},
-        user("Weather?\nIn Köln."),
-        {"role": "assistant", "content": "Rain."},
-        user("And now?"),
-        user("It is Tuesday."),
-    ]
+    monday, tuesday = ({"role": "system", "content": f"It is {day}."} for day in ("Monday", "Tuesday"))
+    turn = [{"role": "assistant", "content": "Rain."}, user("And now?")]
+    question = user([text("Weather?"), text("In Köln.")])
+    asked = messages(question, monday, *turn, tuesday, system=[text("Be brief."), text("Be kind.")])
+    first = {"role": "system", "content": "Be brief.\nBe kind.\n\nIt is Monday."}
+    assert asked["messages"] == [first, user("Weather?\nIn Köln."), *turn, user("It is Tuesday.")]
 
 
 def test_what_tools_show_is_shown_behind_all_results() -> None:
@@ -75,12 +66,9 @@ def test_what_tools_show_is_shown_behind_all_results() -> None:
         {"role": "assistant", "content": [{**use, "id": "a"}, {**use, "id": "b"}]},
         user([wet, {**result, "tool_use_id": "b", "content": "dry"}, text("Go on."), IMAGE]),
     )
-    assert asked["messages"][1:] == [
-        {"role": "tool", "tool_call_id": "a", "content": "wet"},
-        {"role": "tool", "tool_call_id": "b", "content": "dry"},
-        user([SHOWN]),
-        user([text("Go on."), SHOWN]),
-    ]
+    words = (("a", "wet"), ("b", "dry"))
+    results = [{"role": "tool", "tool_call_id": name, "content": word} for name, word in words]
+    assert asked["messages"][1:] == [*results, user([SHOWN]), user([text("Go on."), SHOWN])]
     last = messages(user([{**result, "tool_use_id": "a", "content": [IMAGE]}]))
     assert last["messages"][1:] == [user([SHOWN])]
 
@@ -98,26 +86,17 @@ def test_documents_are_texts_or_files() -> None:
 
 def test_settings_go_along_where_chat_has_them() -> None:
     schema, sampling = {"type": "object"}, {"max_tokens": 9, "temperature": 0.1, "top_k": 3}
-    asked = messages(
-        user("Weather?"),
-        **sampling,
-        stop_sequences=["."],
-        stream=True,
-        metadata={"user_id": "ann"},
-        thinking={"type": "adaptive"},
-        output_config={"effort": "high", "format": {"type": "json_schema", "schema": schema}},
-    )
+    output = {"effort": "high", "format": {"type": "json_schema", "schema": schema}}
+    settings = {"stop_sequences": ["."], "stream": True, "metadata": {"user_id": "ann"}}
+    settings |= {"thinking": {"type": "adaptive"}, "output_config": output}
+    asked = messages(user("Weather?"), **sampling, **settings)
     del asked["messages"]
     wanted = shaped(schema, strict=True)
     assert asked == {**sampling, "stop": ["."], **STREAMED, "response_format": wanted}
-    asked = responses(
-        user("Weather?"),
-        max_output_tokens=9,
-        reasoning={"effort": "low", "summary": "auto"},
-        store=False,
-        include=["reasoning.encrypted_content"],
-        text={"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": False}},
-    )
+    settings = {"max_output_tokens": 9, "store": False, "include": ["reasoning.encrypted_content"]}
+    settings |= {"reasoning": {"effort": "low", "summary": "auto"}}
+    form = {"type": "json_schema", "name": "a", "schema": schema, "strict": False}
+    asked = responses(user("Weather?"), **settings, text={"format": form})
     del asked["messages"]
     wanted = shaped(schema, "a", strict=False)
     assert asked == {"max_tokens": 9, "reasoning_effort": "low", "response_format": wanted}
@@ -138,13 +117,10 @@ def test_tools_of_other_kinds_are_functions_to_the_model() -> None:
         {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "aaa"},
         {"type": "function_call", "call_id": "b", "name": "spawn", "namespace": "agents", "arguments": "{}"},
     ]
-    asked = responses(
-        user("Go."),
-        *called,
-        {"type": "custom_tool_call_output", "call_id": "a", "output": "done"},
-        tools=[patch, {"type": "namespace", "name": "agents", "tools": [spawn]}],
-        tool_choice={"type": "custom", "name": "patch"},
-    )
+    output = {"type": "custom_tool_call_output", "call_id": "a", "output": "done"}
+    tools = [patch, {"type": "namespace", "name": "agents", "tools": [spawn]}]
+    choice = {"type": "custom", "name": "patch"}
+    asked = responses(user("Go."), *called, output, tools=tools, tool_choice=choice)
     first, second = (tool["function"] for tool in asked["tools"])
     assert (first["name"], second["name"]) == ("patch", "agents__spawn")
     assert first["description"].endswith("start: /a/")
@@ -159,29 +135,16 @@ def test_ollamas_settings_go_along_where_chat_has_them() -> None:
     schema = {"type": "object"}
     tool = {"type": "function", "function": {"name": "look", "parameters": schema}}
     common, images = {"temperature": 0.1, "top_k": 3, "stop": ["."]}, ["iVBORw0KGgo="]
-    asked = as_chat(
-        "ollama_chat",
-        messages=[{"role": "system", "content": "Be brief."}, {**user("Look!"), "images": images}],
-        options={"num_predict": 9, "num_ctx": 4096, "repeat_penalty": 1.1, **common},
-        tools=[tool],
-        format=schema,
-        think="low",
-        keep_alive=5,
-    )
+    said = [{"role": "system", "content": "Be brief."}, {**user("Look!"), "images": images}]
+    options = {"num_predict": 9, "num_ctx": 4096, "repeat_penalty": 1.1, **common}
+    more = {"tools": [tool], "format": schema, "think": "low", "keep_alive": 5}
+    asked = as_chat("ollama_chat", messages=said, options=options, **more)
     shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{images[0]}"}}
     told = [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])]
-    assert asked == {
-        "messages": told,
-        **common,
-        "max_tokens": 9,
-        "repetition_penalty": 1.1,
-        "tools": [tool],
-        "reasoning_effort": "low",
-        "response_format": shaped(schema),
-        **STREAMED,
-    }
-    options = {"format": "json", "think": True, "stream": False, "options": {"num_predict": -1}}
-    asked = as_chat("ollama_generate", prompt="Look!", system="Be brief.", images=images, **options)
+    expected = {"messages": told, "max_tokens": 9, "repetition_penalty": 1.1, "tools": [tool], **common}
+    assert asked == expected | {"reasoning_effort": "low", "response_format": shaped(schema), **STREAMED}
+    more = {"format": "json", "think": True, "stream": False, "options": {"num_predict": -1}}
+    asked = as_chat("ollama_generate", prompt="Look!", system="Be brief.", images=images, **more)
     assert asked == {"messages": told, "response_format": {"type": "json_object"}}
 
 
@@ -194,23 +157,17 @@ def test_googles_settings_go_along_where_chat_has_them() -> None:
     functions = [{"name": "look", "parameters": schema}, {"name": "go"}]
     called = {"mode": "ANY", "allowedFunctionNames": ["look"]}
     image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
-    asked = gemini(
-        {"role": "user", "parts": [{"text": "Look!"}, image]},
-        systemInstruction={"parts": [{"text": "Be brief."}]},
-        generationConfig=config | as_json,
-        tools=[{"functionDeclarations": functions}, {"googleSearch": {}}],
-        toolConfig={"functionCallingConfig": called},
-        safetySettings=[],
-    )
+    settings = {"generationConfig": config | as_json, "safetySettings": []}
+    settings |= {"tools": [{"functionDeclarations": functions}, {"googleSearch": {}}]}
+    settings |= {"toolConfig": {"functionCallingConfig": called}}
+    prompt = {"parts": [{"text": "Be brief."}]}
+    content = {"role": "user", "parts": [{"text": "Look!"}, image]}
+    asked = gemini(content, systemInstruction=prompt, **settings)
     assert asked == {
         "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), SHOWN])],
-        "temperature": 0.1,
-        "top_k": 40,
-        "max_tokens": 9,
-        "stop": ["."],
+        **{"temperature": 0.1, "top_k": 40, "max_tokens": 9, "stop": ["."], "response_format": shaped(plain)},
         "tools": [{"type": "function", "function": {"name": "look", "parameters": plain}}],
         "tool_choice": "required",
-        "response_format": shaped(plain),
     }
     snake = {"response_mime_type": "application/json", "response_json_schema": plain}
     for config, wanted in ((as_json, {"type": "json_object"}), (snake, shaped(plain))):

@@ -158,41 +158,25 @@ def test_thoughts_are_found_wherever_engines_put_them() -> None:
         assert (piece.kind, piece.text) == ("thought", "Hm.")
 
 
+ARGUMENTS = {"": {}, "null": {}, '{"a":1}': {"a": 1}, '{"a': {"arguments": '{"a'}, "[1]": {"arguments": [1]}}
+
+
 @pytest.mark.parametrize("surface", ["ollama_chat", "gemini"])
-@pytest.mark.parametrize(
-    ("text", "given"),
-    [
-        ("", {}),
-        ("null", {}),
-        ('{"a":1}', {"a": 1}),
-        ('{"a', {"arguments": '{"a'}),
-        ("[1]", {"arguments": [1]}),
-    ],
-)
+@pytest.mark.parametrize(("text", "given"), ARGUMENTS.items())
 def test_arguments_that_are_no_object_are_one_argument(surface: str, text: str, given: Any) -> None:
     """The SDKs of these formats take nothing but objects; a tool that is called without would run on its defaults."""
     writer, said = writer_of(surface), [deltas(call(text, index=0, id="a"))]
     told = b"".join(written(writer, ChatReader("text/event-stream", ""), said))
     message = SURFACES[surface].reassemble([told], writer.content_type, "").message
-    assert message is not None
     assert orjson.loads(message["tool_calls"][0]["function"]["arguments"]) == given
 
 
 def test_thoughts_and_what_was_cached_count_apart_where_they_do_in_the_format() -> None:
-    usage = {
-        "prompt_tokens": 17,
-        "prompt_tokens_details": {"cached_tokens": 10},
-        "completion_tokens": 9,
-        "completion_tokens_details": {"reasoning_tokens": 5},
-    }
+    usage: dict[str, Any] = {"prompt_tokens": 17, "prompt_tokens_details": {"cached_tokens": 10}}
+    usage |= {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}}
     writer, said = writer_of("gemini"), [events(message({}), "stop", usage, 1)]
     told = b"".join(written(writer, ChatReader("text/event-stream", ""), said))
-    assert writer.whole["usageMetadata"] == {
-        "promptTokenCount": 17,
-        "cachedContentTokenCount": 10,
-        "candidatesTokenCount": 4,
-        "thoughtsTokenCount": 5,
-        "totalTokenCount": 26,
-    }
+    parts = {"promptTokenCount": 17, "cachedContentTokenCount": 10, "candidatesTokenCount": 4}
+    assert writer.whole["usageMetadata"] == parts | {"thoughtsTokenCount": 5, "totalTokenCount": 26}
     counted = SURFACES["gemini"].reassemble([told], "text/event-stream", "").usage or {}
     assert (counted["prompt_tokens"], counted["completion_tokens"]) == (17, 9)
