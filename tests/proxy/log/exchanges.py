@@ -45,7 +45,6 @@ RESULT: Message = {"role": "tool", "tool_call_id": "c", "content": "done"}
 
 
 def answered(message: Message, *, response_id: str = "chatcmpl-1", finish: str = "stop") -> bytes:
-    """A chat completion with this message."""
     choice = {"index": 0, "message": message, "finish_reason": finish}
     usage = {"prompt_tokens": 5, "completion_tokens": 2}
     return orjson.dumps({"id": response_id, "object": "chat.completion", "choices": [choice], "usage": usage})
@@ -66,7 +65,6 @@ def exchange(messages: list[Message], reply: str | Message = "Hello!", **changes
 
 
 def capture(log: Log, messages: list[Message], reply: str | Message = "Hello!", **changes: Any) -> str:
-    """Capture an exchange and return its id."""
     made = exchange(messages, reply, **changes)
     log.capture(made)
     return made.id
@@ -83,7 +81,6 @@ async def all_rated(log: Log, **rules: Any) -> list[RatedCompletion]:
 
 
 def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:
-    """Capture a passthrough and return its id."""
     facts: dict[str, Any] = {
         "id": passthrough_id(), "created_at": time.time(), "method": "POST", "path": path, "model": "small",
         "upstream": "http://127.0.0.1:1", "status": 200, "outcome": "complete", "error": None, "caller": "local",
@@ -97,7 +94,6 @@ def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:
 
 @asynccontextmanager
 async def opened(tmp_path: Path, on_stored: Callable[[Stored], None] = ignore) -> AsyncIterator[Log]:
-    """A log on the disk."""
     log = Log.open(tmp_path / "log" / "log.sqlite3", on_stored)
     try:
         yield log
@@ -107,7 +103,6 @@ async def opened(tmp_path: Path, on_stored: Callable[[Stored], None] = ignore) -
 
 @asynccontextmanager
 async def busy_writer(log: Log) -> AsyncIterator[None]:
-    """Keep the writer busy until the block ends."""
     begun, release = threading.Event(), threading.Event()
 
     def call(_: sqlite3.Connection) -> bool:
@@ -142,9 +137,7 @@ class Arrivals:
 
     async def wait(self, count: int) -> None:
         for _ in range(count):
-            assert await asyncio.to_thread(self._stored.acquire, timeout=within(30)), (
-                "an entry was not stored"
-            )
+            assert await asyncio.to_thread(self._stored.acquire, timeout=within(30)), "nothing was stored"
 
 
 async def until(reached: Callable[[], object]) -> None:

@@ -27,8 +27,6 @@ EVENTS = tuple(
 
 
 class Life:
-    """A log to which anything happens."""
-
     def __init__(self, log: Log, chance: random.Random) -> None:
         self.log = log
         self.chance = chance
@@ -36,9 +34,6 @@ class Life:
         """Histories that can go on, and the last completion of each."""
         self.feedback: list[str] = []
         self.compared, self.judged = set[str](), set[str]()
-
-    async def happen(self) -> None:
-        await getattr(self, self.chance.choice(EVENTS))()
 
     async def talk(self) -> None:
         chance = self.chance
@@ -74,14 +69,11 @@ class Life:
 
     async def rate(self) -> None:
         chance = self.chance
-        await self._add(
-            reward=chance.choice((1.0, -1.0, -1.0, None)),
-            scale="binary",
-            rater=chance.choice(("ann", "bob", "eve")),
-            scope=chance.choice(("completion", "completion", "turn", "conversation")),
-            comment=chance.choice((None, "too long", "wrong")),
-            correction=chance.choice((None, None, "Short.")),
-        )
+        words = {"comment": (None, "too long", "wrong"), "correction": (None, None, "Short.")}
+        draft: dict[str, Any] = {name: chance.choice(texts) for name, texts in words.items()}
+        draft["scope"] = chance.choice(("completion", "completion", "turn", "conversation"))
+        draft |= {"rater": chance.choice(("ann", "bob", "eve")), "reward": chance.choice((1, -1, -1, None))}
+        await self._add(scale="binary", **draft)
 
     async def grade(self) -> None:
         reward = self.chance.choice((0.0, 0.25, 0.5, 0.75, 1.0))

@@ -18,8 +18,6 @@ from burnish.proxy.log.attribution import MOST_REPLIES
 from burnish.proxy.log.capture import parsed
 from burnish.proxy.records import Completion
 from tests.proxy.log.exchanges import (
-    CALL,
-    RESULT,
     Message,
     assistant,
     capture,
@@ -40,14 +38,11 @@ async def conversation(log: Log, completion_id: str) -> str:
 
 
 async def test_turns_of_a_history_are_one_conversation_and_others_are_not(log: Log):
-    first = capture(log, [system("s"), user("a")], "one")
+    talk = [system("s"), user("a"), assistant("one"), user("b"), assistant("two"), user("c")]
+    turns = [capture(log, talk[: 2 * n], reply) for n, reply in enumerate(("one", "two", "three"), start=1)]
     title = capture(log, [system("write a title"), user("a")], "Title", session="same")
-    second = capture(log, [system("s"), user("a"), assistant("one"), user("b")], "two")
-    tool = capture(
-        log, [system("s"), user("a"), assistant("one"), user("b"), assistant("two"), user("c")], "three"
-    )
-    assert len({await conversation(log, each) for each in (first, second, tool)}) == 1
-    assert await conversation(log, title) != await conversation(log, first)
+    assert len({await conversation(log, each) for each in turns}) == 1
+    assert await conversation(log, title) != await conversation(log, turns[0])
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -58,29 +53,12 @@ async def test_an_answer_is_looked_for_among_the_latest_of_a_context(log: Log, k
     assert (await conversation(log, later) == await conversation(log, first)) is known
 
 
-async def test_a_tool_loop_is_one_conversation(log: Log):
-    history = [user("what is here?"), CALL, RESULT, assistant("a and b")]
-    first = capture(log, history[:1], CALL)
-    second = capture(log, history[:3], "a and b")
-    assert await conversation(log, first) == await conversation(log, second)
-    assert (await log.resolve_history(history, "local")).id == second
-    assert (await log.resolve_history(history[:2], "local")).id == first
-
-
 async def test_fakes_and_summaries_that_never_came_through_are_no_answers(log: Log):
     capture(log, [user("shot"), assistant("fake"), user("real?")], "real")
     with pytest.raises(NotFound, match="not in the log"):
         await log.resolve_history([user("shot"), assistant("fake")], "local")
     with pytest.raises(NotFound, match="no answer"):
         await log.resolve_history([user("hi")], "local")
-
-
-async def test_a_changed_system_prompt_does_not_lose_the_conversation(log: Log):
-    first = capture(log, [system("it is 10:00"), user("hi")], "OK.")
-    second = capture(log, [system("it is 10:01"), user("hi"), assistant("OK."), user("more")], "yes")
-    assert await conversation(log, first) == await conversation(log, second)
-    found = await log.resolve_history([system("it is 10:02"), user("hi"), assistant("OK.")], "local")
-    assert found.id == first
 
 
 async def test_a_compacted_history_is_known_by_a_telling_reply_only(log: Log):
@@ -185,14 +163,12 @@ def reindented(said: Message) -> Message:
     return said | ({"tool_calls": calls} if calls else {})
 
 
+EPHEMERAL = {"type": "ephemeral"}
 Rewrite = Callable[[list[Message]], list[Message]]
 REWRITES: dict[str, Rewrite] = {
     "nothing": lambda history: history,
     "parts": lambda history: [in_parts(said) for said in history],
-    "cache marks": lambda history: [
-        *history[:-1],
-        in_parts(history[-1], cache_control={"type": "ephemeral"}),
-    ],
+    "cache marks": lambda history: [*history[:-1], in_parts(history[-1], cache_control=EPHEMERAL)],
     "nulls": lambda history: [{"refusal": None, "tool_calls": None} | said for said in history],
     "clock in the system prompt": lambda history: [system("now it is later"), *history[1:]],
     "compaction": lambda history: [system("s"), user("summary so far"), *history[-2:]],
@@ -203,12 +179,7 @@ questions = st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_siz
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    questions=questions,
-    rewrite=st.sampled_from(sorted(REWRITES)),
-    calls=st.booleans(),
-    noise=st.integers(0, 3),
-)
+@given(questions, st.sampled_from(sorted(REWRITES)), st.booleans(), st.integers(0, 3))
 async def test_every_answer_is_found_again_in_every_known_rewrite(
     tmp_path_factory: pytest.TempPathFactory, questions: list[str], rewrite: str, calls: bool, noise: int
 ):
@@ -244,18 +215,6 @@ def asked(
 
 async def contents(log: Log, made: Completion) -> list[Any]:
     return [each["content"] for each in (await log.completion(made.id)).messages]
-
-
-async def test_in_one_batch_and_in_several_it_stands_on_all_before(log: Log):
-    turns = [asked("Hi", "Hello.", "r1"), asked("More", "Sure.", "r2", previous="r1")]
-    for turn in turns:
-        log.capture(turn)
-    assert await contents(log, turns[1]) == ["Hi", "Hello.", "More"]
-    last = asked("And?", "No.", "r3", previous="r2")
-    log.capture(last)
-    assert await contents(log, last) == ["Hi", "Hello.", "More", "Sure.", "And?"]
-    found = [await log.completion(turn.id) for turn in (*turns, last)]
-    assert len({each.conversation_id for each in found}) == 1
 
 
 async def test_instructions_hold_for_one_request_and_system_items_for_all(log: Log):

@@ -33,35 +33,23 @@ UPPER = string.ascii_uppercase + string.digits
 TOKEN = "gh" + "p_" + some(36)
 # Put together here, so that no scanner of repositories takes them for real ones.
 KEYS = {
-    "OpenAI": "sk-" + some(48),
-    "OpenAI project": "sk-" + "proj-" + some(80) + "_" + some(40),
+    "OpenAI": "sk-" + some(48), "OpenAI project": "sk-" + "proj-" + some(80) + "_" + some(40),
     "Anthropic": "sk-" + "ant-api03-" + some(60) + "-" + some(30),
-    "OpenRouter": "sk-" + "or-v1-" + some(64, "0123456789abcdef"),
-    "DeepSeek": "sk-" + some(32, "0123456789abcdef"),
-    "Groq": "gs" + "k_" + some(52),
-    "xAI": "xa" + "i-" + some(80),
-    "Hugging Face": "h" + "f_" + some(34),
-    "Google": "AI" + "za" + some(35),
-    "Google OAuth": "GOC" + "SPX-" + some(28),
-    "AWS": "AK" + "IA" + some(16, UPPER),
-    "AWS, for a time": "AS" + "IA" + some(16, UPPER),
-    "GitHub": TOKEN,
-    "GitHub OAuth": "gh" + "o_" + some(36),
-    "GitHub, of a server": "gh" + "s_" + some(36),
-    "GitHub, of a user": "gh" + "u_" + some(36),
-    "GitHub, fine-grained": "github" + "_pat_" + some(22) + "_" + some(59),
-    "GitLab": "gl" + "pat-" + some(20),
+    "OpenRouter": "sk-" + "or-v1-" + some(64, "0123456789abcdef"), "DeepSeek": "sk-" + some(32, "0123456789abcdef"),
+    "Groq": "gs" + "k_" + some(52), "xAI": "xa" + "i-" + some(80), "Hugging Face": "h" + "f_" + some(34),
+    "Google": "AI" + "za" + some(35), "Google OAuth": "GOC" + "SPX-" + some(28), "AWS": "AK" + "IA" + some(16, UPPER),
+    "AWS, for a time": "AS" + "IA" + some(16, UPPER), "GitHub": TOKEN, "GitHub OAuth": "gh" + "o_" + some(36),
+    "GitHub, of a server": "gh" + "s_" + some(36), "GitHub, of a user": "gh" + "u_" + some(36),
+    "GitHub, fine-grained": "github" + "_pat_" + some(22) + "_" + some(59), "GitLab": "gl" + "pat-" + some(20),
     "Slack": "xo" + "xb-" + some(12, string.digits) + "-" + some(24),
     "Slack webhook": f"https://hooks.slack.com/services/{'T' + some(9)}/{'B' + some(9)}/{some(24)}",
-    "Stripe": "sk" + "_live_" + some(24),
-    "npm": "np" + "m_" + some(36),
-    "PyPI": "pypi-" + "AgEIcHlwaS5vcmc" + some(80),
-    "SendGrid": "S" + "G." + some(22) + "." + some(43),
+    "Stripe": "sk" + "_live_" + some(24), "npm": "np" + "m_" + some(36),
+    "PyPI": "pypi-" + "AgEIcHlwaS5vcmc" + some(80), "SendGrid": "S" + "G." + some(22) + "." + some(43),
     "Telegram": "1234567890" + ":AA" + some(33),
     "JSON web token": "ey" + "J" + some(30) + ".ey" + "J" + some(80) + "." + some(43),
     "private key": "-----BEGIN RSA PRIVATE " + "KEY-----\n" + some(64) + "\n" + some(64),
     "authorization": "curl -H 'Authorization: Bearer " + some(40) + "'",
-}
+}  # fmt: skip
 
 
 def as_stored(text: str) -> Iterator[bytes]:
@@ -74,9 +62,12 @@ def as_stored(text: str) -> Iterator[bytes]:
     yield orjson.dumps(assistant("") | {"tool_calls": [call]})
 
 
-@pytest.mark.parametrize("kind", KEYS)
-def test_each_kind_of_key_is_found_wherever_it_stands(kind: str) -> None:
-    assert all(map(holds_credential, as_stored(KEYS[kind])))
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_each_kind_of_key_is_found_wherever_it_stands_and_taken_out_of_a_text(key: str) -> None:
+    assert all(map(holds_credential, as_stored(key)))
+    rest = without_credentials(f"before {key} and {key}")
+    assert rest.startswith("before ") and key[-8:] not in rest
+    assert not holds_credential(rest.encode())
 
 
 def test_every_kind_has_an_example() -> None:
@@ -113,9 +104,7 @@ def test_the_search_takes_time_by_the_length_only(text: bytes) -> None:
     assert time.thread_time() - began < 5, "a quadratic search would take minutes"
 
 
-async def test_an_exchange_is_flagged_with_all_that_follows_from_it_and_logged_unaltered(
-    tmp_path: Path,
-) -> None:
+async def test_an_exchange_is_flagged_with_all_that_follows_from_it_and_logged_unaltered(tmp_path: Path):
     said = f"My token is {TOKEN}."
     definition = {"type": "mcp", "server_url": "https://x.example", "headers": {"authorization": TOKEN}}
     conversations = [
@@ -143,18 +132,11 @@ async def test_it_cannot_be_learnt_from_unless_that_is_switched_off(log: Log) ->
         await rate(log, each, 1.0)
     await rate(log, corrected, -1.0, correction=f"curl -u me:{TOKEN} https://x.example")
     await rate(log, compared, 1.0, preferred_over=answered)
-    names = {
-        clean: None,
-        asked: "credential",
-        answered: "credential",
-        corrected: "credential",
-        compared: None,
-    }
+    faults = dict.fromkeys((asked, answered, corrected), "credential") | {clean: None, compared: None}
     for scrub in (True, False):
         found = {each.completion.id: each for each in await all_rated(log, scrub=scrub)}
-        assert {name: each.fault for name, each in found.items()} == (
-            names if scrub else dict.fromkeys(names)
-        )
+        expected = faults if scrub else dict.fromkeys(faults)
+        assert {name: each.fault for name, each in found.items()} == expected
         assert (found[compared].worse == ()) is scrub
         counts = await log.rating_counts(RatingTally(Rules(scrub=scrub)), (), "")
         assert counts.left_out == ({"credential": 3} if scrub else {})
@@ -181,14 +163,6 @@ async def test_a_history_that_comes_again_is_searched_once(log: Log, monkeypatch
     await asyncio.sleep(0)
     messages = [text for text in searched if b'"role"' in text]
     assert len(messages) == len(set(messages))
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_a_key_is_taken_out_of_a_text_and_the_rest_stays(name: str) -> None:
-    left = without_credentials(f"before {KEYS[name]} and {KEYS[name]}")
-    assert left.startswith("before ")
-    assert not holds_credential(left.encode())
-    assert KEYS[name][-8:] not in left
 
 
 def test_a_text_without_a_key_stays_as_it_is() -> None:

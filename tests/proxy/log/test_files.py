@@ -42,9 +42,8 @@ async def test_neither_waits_for_the_other(tmp_path: Path):
         for number in range(300):
             capture(log, [user(f"{number} " + "x" * 50_000)])
         before = (await log.counts())["completions"]
-        copying = asyncio.ensure_future(
-            asyncio.to_thread(back_up, tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db")
-        )
+        backup = asyncio.to_thread(back_up, tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db")
+        copying = asyncio.ensure_future(backup)
         ratings = 0
         while not copying.done():
             made = capture(log, [user(f"meanwhile {ratings}")])
@@ -97,11 +96,15 @@ def test_no_log_and_no_folder_say_what_to_do(tmp_path: Path):
 PAGE_BYTES = 4096
 
 
-async def damaged(tmp_path: Path) -> Path:
+async def filled(tmp_path: Path) -> Path:
     async with opened(tmp_path) as log:
         for number in range(200):
             capture(log, [user(f"{number} " + "x" * 1000)])
-    path = tmp_path / "log" / "log.sqlite3"
+    return tmp_path / "log" / "log.sqlite3"
+
+
+async def damaged(tmp_path: Path) -> Path:
+    path = await filled(tmp_path)
     content = bytearray(path.read_bytes())
     pages = [at for at in range(0, len(content), PAGE_BYTES) if b"x" * 1000 in content[at : at + PAGE_BYTES]]
     for at in pages[5:25]:  # of messages, which nothing needs at the start
@@ -134,10 +137,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 
 
 async def test_whatever_is_no_whole_log_is_refused_and_left_as_it_is(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        for number in range(200):
-            capture(log, [user(f"{number} " + "x" * 1000)])
-    path = tmp_path / "log" / "log.sqlite3"
+    path = await filled(tmp_path)
     whole = path.read_bytes()
     for name, spoil in SPOILT.items():
         path.write_bytes(spoil(whole))

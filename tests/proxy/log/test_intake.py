@@ -19,9 +19,9 @@ from tests.proxy.log.exchanges import assistant, capture, exchange, system, user
 
 
 def database() -> sqlite3.Connection:
-    opened = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(opened)
-    return opened
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    return connection
 
 
 def content_of(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -63,16 +63,10 @@ def talks(seed: int) -> list[Completion]:
         history = list(chance.choice(histories))
         history.append(user(chance.choice(["why?", "how?", f"what is {number}?"])))
         reply = chance.choice(["OK.", f"answer {number}, which is long enough to be found by itself"])
-        made.append(
-            exchange(
-                history,
-                reply,
-                caller=chance.choice(["ann", "bob"]),
-                session=chance.choice([None, "s1", "s2"]),
-                retry=chance.choice([0, 0, 0, 1]),
-                params=chance.choice([{}, {"temperature": 0.5}, {"tools": ["x" * 300]}]),
-            )
-        )
+        facts: dict[str, Any] = {"caller": chance.choice(["ann", "bob"]), "retry": chance.randrange(4) // 3}
+        facts["session"] = chance.choice([None, "s1", "s2"])
+        facts["params"] = chance.choice([{}, {"temperature": 0.5}, {"tools": ["x" * 300]}])
+        made.append(exchange(history, reply, **facts))
         histories.append([*history, assistant(reply)])
     return made
 

@@ -7,7 +7,9 @@ import gzip
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -25,16 +27,14 @@ LONG = "word " * (LARGE_BYTES // 4)
 
 @pytest.fixture(scope="module")
 def apart() -> Iterator[WorkerProcess]:
-    child = WorkerProcess(within(READ_LIMIT_S))
-    yield child
-    child.close()
+    with closing(WorkerProcess(within(READ_LIMIT_S))) as child:
+        yield child
 
 
-@pytest.fixture(scope="module")
-def hurried() -> Iterator[WorkerProcess]:
-    child = WorkerProcess(cpu_limit_s=0.15)
-    yield child
-    child.close()
+def streamed(times: int) -> dict[str, Any]:
+    """A long answer: the same word again and again."""
+    begin, word, *_, end = events("many words")
+    return {"chunks": (begin, word * times, end), "content_type": "text/event-stream"}
 
 
 @pytest.mark.parametrize(
@@ -53,28 +53,21 @@ def test_what_is_read_in_the_child_is_what_is_read_here(apart: WorkerProcess, ch
     assert read(made, apart, lambda: None) == parsed(made)
 
 
-def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(
-    hurried: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("burnish.system.apart.WALL_PER_CPU", 600)
-    begin, word, *_, end = events("many words")
-    stream = (begin, word * 150_000, end)
-    found = read(
-        exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried, lambda: None
-    )
+    made = exchange([user("hi")], **streamed(150_000))
+    with closing(WorkerProcess(cpu_limit_s=0.15)) as hurried:
+        found = read(made, hurried, lambda: None)
     assert [step.role for step in found.context] == ["user"]
     assert (found.reply, found.raw) == (None, True)
     assert found.completion.ended.error == "the answer was not read: it took too long"
-    assert found.completion.wire.chunks == stream
+    assert found.completion.wire.chunks == made.wire.chunks
 
 
 async def test_an_answer_that_no_model_gives_delays_no_rating_and_is_found(log: Log):
-    calls = [
-        {"index": at, "id": f"c{at}", "function": {"name": "f", "arguments": "{}"}} for at in range(50_000)
-    ]
-    stream = tuple(
-        b'data: {"choices": [{"delta": {"tool_calls": [%b]}}]}\n\n' % orjson.dumps(call) for call in calls
-    )
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    calls = [orjson.dumps({"index": at, "id": f"c{at}", **call}) for at in range(50_000)]
+    stream = tuple(b'data: {"choices": [{"delta": {"tool_calls": [%b]}}]}\n\n' % call for call in calls)
     log.capture(hostile := exchange([user("hi")], chunks=stream, content_type="text/event-stream"))
     log.capture(made := exchange([user("hello")]))
     assert (await log.completion(made.id)).reply == assistant("Hello!")
@@ -85,24 +78,17 @@ async def test_an_answer_that_no_model_gives_delays_no_rating_and_is_found(log: 
 
 
 async def test_a_rating_does_not_wait_for_the_reading_of_a_large_answer(log: Log, tmp_path: Path):
-    begin, word, *_, end = events("many words")
     log.capture(made := exchange([user("hello")]))
     await log.completion(made.id)
     reader = await log._writer._apart.ask(os.getpid)
     os.kill(reader, signal.SIGSTOP)
     try:
-        log.capture(
-            large := exchange(
-                [user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream"
-            )
-        )
+        log.capture(large := exchange([user("hi")], **streamed(100_000)))
         log.capture(later := exchange([user("and now?")]))
         for each in (made, later):
             await rate(log, each.id)
             assert (await log.completion(each.id)).rating == 1.0
-        assert log.backlog().entries == 2, (
-            "the large one isn't stored yet, and the one behind it waits for its turn"
-        )
+        assert log.backlog().entries == 2, "the large one isn't stored yet, and another one waits behind it"
     finally:
         os.kill(reader, signal.SIGCONT)
     assert (await rate(log, large.id)).draft.completion_id == large.id
@@ -110,12 +96,9 @@ async def test_a_rating_does_not_wait_for_the_reading_of_a_large_answer(log: Log
     assert (await log.completion(large.id)).reply == assistant("many" * 100_000)
 
 
-async def test_what_is_being_read_when_burnish_stops_is_read_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_next_start_reads_what_a_stop_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("burnish.proxy.log.writer.CLOSE_LIMIT_S", 0.0)
-    begin, word, *_, end = events("many words")
-    made = exchange([user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream")
+    made = exchange([user("hi")], **streamed(100_000))
     async with opened(tmp_path) as log:
         log.capture(made)
         while log.backlog().entries and not log._writer._queue.busy:
@@ -145,10 +128,7 @@ def test_closing_ends_a_call_that_is_under_way():
         call.result()
 
 
-def test_a_child_gets_no_keys(apart: WorkerProcess, monkeypatch: pytest.MonkeyPatch):
+def test_a_child_gets_no_keys(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
-    other = WorkerProcess(READ_LIMIT_S)
-    try:
-        assert other.submit(os.getenv, "OPENAI_API_KEY").result() is None
-    finally:
-        other.close()
+    with closing(WorkerProcess(READ_LIMIT_S)) as child:
+        assert child.submit(os.getenv, "OPENAI_API_KEY").result() is None

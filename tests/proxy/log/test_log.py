@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import sqlite3
 import stat
 import time
 from pathlib import Path
@@ -20,7 +19,6 @@ from burnish.proxy.records import Answerer, Completion, CompletionEnd, Passthrou
 from tests.proxy.log.exchanges import (
     answered,
     assistant,
-    busy_writer,
     capture,
     exchange,
     locked,
@@ -33,45 +31,27 @@ from tests.proxy.log.exchanges import (
 )
 from tests.support.upstream import events
 
-TOOLS = [
-    {"type": "function", "function": {"name": f"tool_{n}", "description": "x" * 300, "parameters": {}}}
-    for n in range(4)
-]
+FUNCTIONS = ({"name": f"tool_{n}", "description": "x" * 300, "parameters": {}} for n in range(4))
+TOOLS = [{"type": "function", "function": function} for function in FUNCTIONS]
 STREAM = {"chunks": tuple(events("one two", done=False)), "content_type": "text/event-stream"}
 PACKED = gzip.compress(answered(assistant("packed")))
 
 
 async def test_a_completion_comes_back_as_it_was(log: Log):
-    asked = RequestFacts(
-        *(5.0, "chat", "smollm2", "ann", "s"),
-        retry=1,
-        sub_agent=True,
-        agent="codex",
-        best_of="cmpl_1",
-        rollout="ro_1",
-    )
+    asked = RequestFacts(5.0, "chat", "smollm2", "ann", "s", 1, True, "codex", "cmpl_1", "ro_1")
     served = Answerer("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse")
     params = {"temperature": 0.7, "tools": TOOLS}
-    made = exchange([system("Be brief."), user("Name a color.")], "Blue.", params=params, error="warned")
+    context = (system("Be brief."), user("Name a color."))
+    made = exchange([*context], "Blue.", params=params, error="warned")
     ended = made.ended._replace(reward=0.75, rewarded_by="rm_1")
     made = made._replace(asked=asked, served=served, ended=ended, instructions="more words")
     log.capture(made)
     found = await log.completion(made.id)
-    answered = made.ended._replace(
-        response_id="chatcmpl-1", finish_reason="stop", prompt_tokens=5, completion_tokens=2
-    )
-    assert found == Completion(
-        made.id,
-        asked,
-        served,
-        answered,
-        "more words",
-        conversation_id=found.conversation_id,
-        messages=(system("Be brief."), user("Name a color.")),
-        params=params,
-        prompt="Name a color.",
-        reply=assistant("Blue."),
-    )
+    counts = {"prompt_tokens": 5, "completion_tokens": 2}
+    answered = made.ended._replace(response_id="chatcmpl-1", finish_reason="stop", **counts)
+    facts: dict[str, Any] = {"messages": context, "params": params, "prompt": "Name a color."}
+    facts |= {"reply": assistant("Blue."), "conversation_id": found.conversation_id}
+    assert found == Completion(made.id, asked, served, answered, "more words", **facts)
     facts = asked._asdict() | served._asdict() | answered._asdict()
     defaults = RequestFacts._field_defaults | Answerer._field_defaults | CompletionEnd._field_defaults
     # A default proves nothing; test_choices.py has answers with several choices, test_credentials.py some with a key.
@@ -90,23 +70,6 @@ async def test_reasoning_that_a_client_sends_is_kept_in_its_context(log: Log):
     assert len({each.conversation_id for each in await log.completions()}) == 1
 
 
-async def test_what_is_resent_each_turn_is_stored_once(tmp_path: Path):
-    history = [system("s" * 5000)]
-    async with opened(tmp_path) as log:
-        for turn in range(5):
-            history.append(user(f"question {turn}"))
-            capture(log, history, f"answer {turn}", params={"tools": TOOLS, "max_tokens": 100 - turn})
-            history.append(assistant(f"answer {turn}"))
-        await log.counts()
-        with sqlite3.connect(tmp_path / "log" / "log.sqlite3") as connection:
-            bodies = [bytes(body) for (body,) in connection.execute("SELECT body FROM content")]
-            (nodes,) = connection.execute("SELECT count(*) FROM node").fetchone()
-        connection.close()
-    assert sum(b"sssss" in body for body in bodies) == 1
-    assert sum(b"tool_0" in body for body in bodies) == 1
-    assert nodes == 10  # the system prompt, five questions, the four answers that were sent back
-
-
 @pytest.mark.parametrize(
     ("changes", "outcome", "error", "reply"),
     [
@@ -115,12 +78,7 @@ async def test_what_is_resent_each_turn_is_stored_once(tmp_path: Path):
         (STREAM | {"outcome": "cancelled", "error": "client left"}, "cancelled", "client left", "one two"),
         (STREAM, "cut", "the answer ended without a finish_reason", "one two"),
         ({"chunks": (), "status": None, "outcome": "failed", "error": "refused"}, "failed", "refused", None),
-        (
-            {"chunks": (b'{"error":"slow ', b'down"}'), "status": 429},
-            "complete",
-            '{"error":"slow down"}',
-            None,
-        ),
+        ({"chunks": (b'{"error":', b'"no"}'), "status": 429}, "complete", '{"error":"no"}', None),
         ({"chunks": (PACKED,), "content_encoding": "gzip"}, "complete", None, "packed"),
     ],
 )
@@ -149,17 +107,8 @@ async def test_counts(log: Log):
     for completion_id, reward in zip(made, (1.0, -1.0, 0.0), strict=False):
         await rate(log, completion_id, reward, comment="so so")
     await rate(log, made[3], None, correction="better")
-    assert await log.counts() == {
-        "completions": 4,
-        "conversations": 4,
-        "passthrough": 0,
-        "feedback": 4,
-        "ratings": 3,
-        "good": 1,
-        "bad": 1,
-        "comments": 3,
-        "corrections": 1,
-    }
+    counts = {"completions": 4, "conversations": 4, "passthrough": 0, "feedback": 4, "ratings": 3, "good": 1}
+    assert await log.counts() == counts | {"bad": 1, "comments": 3, "corrections": 1}
 
 
 async def test_runs(log: Log):
@@ -203,12 +152,6 @@ def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path):
         Log.open(tmp_path / "file" / "log.sqlite3")
 
 
-def test_a_file_that_is_no_database_says_what_to_do(tmp_path: Path):
-    (tmp_path / "log.sqlite3").write_bytes(b"this was never a database" * 100)
-    with pytest.raises(ConfigError, match="Move it away"):
-        Log.open(tmp_path / "log.sqlite3")
-
-
 async def test_after_closing_nothing_is_pretended(tmp_path: Path):
     log = Log.open(tmp_path / "log.sqlite3")
     made = capture(log, [user("hi")])
@@ -220,13 +163,6 @@ async def test_after_closing_nothing_is_pretended(tmp_path: Path):
         await log.completion(made)
     capture(log, [user("too late")])
     assert "1 requests were not logged" in (log.healthy() or "")
-
-
-async def test_capturing_does_not_wait_for_the_writer(log: Log):
-    async with busy_writer(log):  # which goes on only when all of them are captured
-        for _ in range(500):
-            capture(log, [user("x" * 2000)])
-    assert (await log.counts())["completions"] == 500
 
 
 # Passthroughs
@@ -244,10 +180,8 @@ async def test_it_is_listed_by_itself_latest_first(log: Log) -> None:
     others = [pass_on(log, f"/v1/files/{number}") for number in range(3)]
     assert await ids(log) == [first, *others]
     assert [each.id for each in await log.completions()] == [completion]
-    assert [each.id for each in await log.passthroughs(limit=2, before_id=others[2])] == [
-        others[1],
-        others[0],
-    ]
+    page = await log.passthroughs(limit=2, before_id=others[2])
+    assert [each.id for each in page] == others[1::-1]
     assert (await log.passthroughs(limit=1, before_id=others[0]))[0] == Passthrough(
         id=first, created_at=5.0, method="POST", path="/v1/embeddings", model="small",
         upstream="http://127.0.0.1:1", status=200, outcome="complete", error=None, caller="local", session=None,

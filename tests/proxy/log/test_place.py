@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from burnish.proxy.log.files import back_up
+from tests.proxy.log.exchanges import until
 from tests.support.burnish import in_thread, running, start
 from tests.support.inprocess import behind
 from tests.support.patience import within
@@ -50,6 +51,11 @@ async def logged(http: httpx.AsyncClient) -> list[tuple[str, float | None]]:
     return [(each["prompt"], each["rating"]) for each in listed][::-1]
 
 
+async def after_a_restart(tmp_path: Path) -> list[tuple[str, float | None]]:
+    async with behind(tmp_path, SCRIPT) as (http, _):
+        return await logged(http)
+
+
 def rated(database: Path) -> int:
     """Count the ratings in a file as it is on the disk, whatever is beside it."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro&immutable=1", uri=True)) as connection:
@@ -82,12 +88,6 @@ async def test_a_deleted_log_is_written_again_and_takes_ratings_after_a_restart(
         assert await logged(http) == [("first", 1.0), ("second", None)]
         assert (await http.post("/v1/feedback", json=LAST)).status_code == 201
         assert await trouble(http) == ""
-
-
-async def test_it_is_noticed_without_any_request(tmp_path: Path) -> None:
-    async with with_a_rated_answer(tmp_path) as (http, database):
-        delete(database)
-        await until_trouble(http, "was deleted")
 
 
 async def test_a_log_that_is_deleted_just_before_burnish_stops_is_written_again(tmp_path: Path) -> None:
@@ -125,9 +125,7 @@ async def test_a_log_that_is_moved_away_goes_on_when_it_is_back(tmp_path: Path) 
         assert "was moved away while burnish was using it: put it back" in await refused(http)
         await ask(http, "second")
         assert not database.exists(), "it isn't written again: another file may be put there"
-        async with asyncio.timeout(within(30)):  # the file alone holds what was acknowledged
-            while rated(away) != 1:
-                await asyncio.sleep(0.02)
+        await until(lambda: rated(away) == 1)  # the file alone holds what was acknowledged
         away.rename(database)
         await until_trouble(http, "")
         assert await logged(http) == [("first", 1.0), ("second", None)]
@@ -153,12 +151,11 @@ async def test_another_file_at_its_place_is_left_alone_and_the_earlier_content_k
         assert await trouble(http) == "", "the old write-ahead log isn't mixed into the new file"
 
 
-async def test_the_database_alone_is_deleted(tmp_path: Path) -> None:
+async def test_the_database_alone_is_deleted_and_nobody_asks(tmp_path: Path) -> None:
     async with with_a_rated_answer(tmp_path) as (http, database):
         database.unlink()
         await until_trouble(http, "written the file again")
-    async with behind(tmp_path, SCRIPT) as (http, _):
-        assert await logged(http) == [("first", 1.0)]
+    assert await after_a_restart(tmp_path) == [("first", 1.0)]
 
 
 async def test_a_moved_data_directory_keeps_answers_in_memory_until_it_is_back(tmp_path: Path) -> None:
@@ -179,17 +176,13 @@ async def test_a_deleted_data_directory_gets_the_log_when_it_is_made_again(tmp_p
         await ask(http, "second")
         database.parent.mkdir()
         await until_trouble(http, "written the file again")
-    async with behind(tmp_path, SCRIPT) as (http, _):
-        assert await logged(http) == [("first", 1.0), ("second", None)]
+    assert await after_a_restart(tmp_path) == [("first", 1.0), ("second", None)]
 
 
 async def test_a_deleted_write_ahead_log_takes_nothing_with_it(tmp_path: Path) -> None:
     async with with_a_rated_answer(tmp_path) as (http, database):
         database.with_name("burnish.db-wal").unlink()
         assert "burnish.db-wal was deleted or moved" in await refused(http)
-        async with asyncio.timeout(within(30)):
-            while rated(database) != 1:
-                await asyncio.sleep(0.02)
+        await until(lambda: rated(database) == 1)
         await ask(http, "second")
-    async with behind(tmp_path, SCRIPT) as (http, _):
-        assert await logged(http) == [("first", 1.0), ("second", None)]
+    assert await after_a_restart(tmp_path) == [("first", 1.0), ("second", None)]

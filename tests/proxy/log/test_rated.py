@@ -15,10 +15,8 @@ async def test_only_the_texts_of_what_is_chosen_are_given_in_the_order_of_the_ch
     ratings = await log.ratings()
     assert [each.answer for each in ratings] == names
     chosen = [ratings[7], ratings[290], ratings[3]]
-    given = await log.rated(chosen, list)
-    assert [(each.answer, each.completion.reply) for each in given] == [
-        (names[n], assistant(f"{n}.")) for n in (7, 290, 3)
-    ]
+    texts = [(each.answer, each.completion.reply) for each in await log.rated(chosen, list)]
+    assert texts == [(names[n], assistant(f"{n}.")) for n in (7, 290, 3)]
     assert await log.rated(reversed(ratings), lambda rated: next(rated).answer) == names[-1]
     assert [each.answer for each in await all_rated(log)] == names
 

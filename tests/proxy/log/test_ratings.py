@@ -65,11 +65,8 @@ async def test_words_without_a_rating_are_kept_beside_the_rating(log: Log):
 async def tool_turn(log: Log) -> list[str]:
     """A turn of two completions, then a turn of one."""
     history = [user("do it"), CALL, RESULT, assistant("did it"), user("thanks")]
-    return [
-        capture(log, history[:1], CALL),
-        capture(log, history[:3], "did it"),
-        capture(log, history, "welcome"),
-    ]
+    replies = ((1, CALL), (3, "did it"), (5, "welcome"))
+    return [capture(log, history[:length], reply) for length, reply in replies]
 
 
 async def test_a_turn_is_all_work_on_one_request(log: Log):
@@ -86,9 +83,8 @@ async def test_a_conversation_is_rated_as_far_as_it_went(log: Log):
     first = capture(log, [user("a")], "one")
     await rate(log, first, -1.0, scope="conversation")
     later = capture(log, [user("a"), assistant("one"), user("b")], "two")
-    unanswered = capture(
-        log, [user("a"), assistant("one"), user("c")], chunks=(), outcome="failed", status=None
-    )
+    failed = {"chunks": (), "outcome": "failed", "status": None}
+    unanswered = capture(log, [user("a"), assistant("one"), user("c")], **failed)
     assert await rewards(log) == {first: -1.0}
     await rate(log, later, 1.0, scope="conversation")
     assert await rewards(log) == {first: 1.0, later: 1.0}
@@ -152,26 +148,19 @@ async def test_an_idempotency_key_stores_once(log: Log):
     draft = FeedbackDraft(made, "completion_id", reward=1.0, idempotency_key="k")
     first, created, _ = await log.add_feedback(draft)
     assert created
-    assert await log.add_feedback(draft) == FeedbackReceipt(first, created=False)
-    assert await log.add_feedback(replace(draft, target="response_id")) == FeedbackReceipt(
-        first, created=False
-    )
-    for changed in (
-        replace(draft, reward=-1.0),
-        replace(draft, completion_id=other),
-        replace(draft, comment="x"),
-    ):
+    again = FeedbackReceipt(first, created=False)
+    assert await log.add_feedback(draft) == again
+    assert await log.add_feedback(replace(draft, target="response_id")) == again
+    for change in ({"reward": -1.0}, {"completion_id": other}, {"comment": "x"}):
         with pytest.raises(Conflict) as caught:
-            await log.add_feedback(changed)
+            await log.add_feedback(replace(draft, **change))
         assert caught.value.details["feedback_id"] == first.id
     assert (await log.add_feedback(replace(draft, rater="bob"))).created
     assert len(await log.feedbacks()) == 2
     # The last answer may be another one by the time that the same is said again.
     last = replace(draft, target="last", idempotency_key="last")
-    second = (await log.add_feedback(last)).feedback
-    assert await log.add_feedback(replace(last, completion_id=other)) == FeedbackReceipt(
-        second, created=False
-    )
+    again = FeedbackReceipt((await log.add_feedback(last)).feedback, created=False)
+    assert await log.add_feedback(replace(last, completion_id=other)) == again
 
 
 # The pure rules
@@ -179,15 +168,12 @@ async def test_an_idempotency_key_stores_once(log: Log):
 places = [CompletionPlace(f"c{n}", f"c{n - 1}" if n % 4 else None, n % 2 == 0, float(n)) for n in range(8)]
 """Two conversations of two turns of two completions."""
 drafts = st.builds(
-    FeedbackDraft,
-    st.sampled_from([place.completion_id for place in places]),
-    st.just("rl"),
+    FeedbackDraft, st.sampled_from([place.completion_id for place in places]), st.just("rl"),
     reward=st.none() | st.sampled_from([-1.0, -0.5, 0.0, 1.0]),
-    scope=st.sampled_from(["completion", "turn", "conversation"]),
-    rater=st.sampled_from(["ann", "bob"]),
-    weight=st.sampled_from([0.5, 1.0, 3.0]),
-    comment=st.just("c"),
-)
+    scope=st.sampled_from(["completion", "turn", "conversation"]), rater=st.sampled_from(["ann", "bob"]),
+    weight=st.sampled_from([0.5, 1.0, 3.0]), source=st.sampled_from(["human", "implicit"]), comment=st.just("c"),
+    correction=st.sampled_from([None, "shorter"]),
+)  # fmt: skip
 feedback = st.lists(st.tuples(drafts, st.floats(7, 9)), max_size=8).map(
     lambda rows: [Feedback(f"fb_{n}", at, "", draft) for n, (draft, at) in enumerate(rows)]
 )
@@ -201,26 +187,21 @@ def test_rewards_stay_between_those_given_and_own_ratings_win(given_feedback: li
         if rating.reward is not None:
             assert min(given_rewards) - 1e-9 <= rating.reward <= max(given_rewards) + 1e-9
             assert rating.weight > 0
-        own = [
-            each
+        own = {
+            each.draft.rater: each.draft
             for each in given_feedback
-            if each.draft.completion_id == completion_id
-            and each.draft.scope == "completion"
-            and each.draft.reward is not None
-        ]
-        own = list({each.draft.rater: each for each in own}.values())
+            if each.draft.completion_id == completion_id and each.draft.scope == "completion"
+            if each.draft.reward is not None
+        }
         if own:
-            total = sum(each.draft.weight for each in own)
+            total = sum(draft.weight for draft in own.values())
             assert rating.weight == pytest.approx(total)
-            assert rating.reward == pytest.approx(
-                sum(each.draft.weight * (each.draft.reward or 0) for each in own) / total
-            )
+            mean = sum(draft.weight * (draft.reward or 0) for draft in own.values()) / total
+            assert rating.reward == pytest.approx(mean)
 
 
 @given(feedback, feedback)
-def test_all_raters_of_a_key_weigh_as_the_weightiest_of_them(
-    one_key: list[Feedback], another: list[Feedback]
-):
+def test_raters_of_a_key_weigh_as_the_weightiest_of_them(one_key: list[Feedback], another: list[Feedback]):
     def with_key(given: list[Feedback], key: str) -> list[Feedback]:
         return [
             replace(each, id=key + each.id, draft=replace(each.draft, given_with=key, scope="completion"))
@@ -231,12 +212,15 @@ def test_all_raters_of_a_key_weigh_as_the_weightiest_of_them(
     both = effective(with_key(one_key, "a") + with_key(another, "b"), places)
     for name, found in both.items():
         opinions = [each for each in (one.get(name), two.get(name)) if each and each.reward is not None]
-        if opinions:
-            assert found.weight == sum(each.weight for each in opinions)
         assert all(each.weight <= 3.0 for each in opinions)
         if opinions:
+            assert found.weight == sum(each.weight for each in opinions)
             total = sum(each.weight * (each.reward or 0) for each in opinions)
             assert found.reward == pytest.approx(total / found.weight)
+
+
+def in_turn(*drafts: FeedbackDraft) -> list[Feedback]:
+    return [Feedback(f"fb_{n}", float(n) + 9, "conv0", draft) for n, draft in enumerate(drafts)]
 
 
 def test_invented_raters_turn_no_answer_and_no_scale():
@@ -244,11 +228,8 @@ def test_invented_raters_turn_no_answer_and_no_scale():
     good = FeedbackDraft("c0", "rl", reward=1.0, scale="binary", given_with="admin_key")
     invented = [replace(good, reward=-1.0, rater=f"r{n}", given_with="api_key") for n in range(250)]
     drafts = [good, *invented]
-    given_ = [Feedback(f"fb_{n}", float(n), "conv0", draft) for n, draft in enumerate(drafts)]
-    assert effective(given_, places)["c0"].reward == 0
-    posing = [
-        replace(each, draft=replace(each.draft, given_with="api_key")) for each in graded(*[1.0, 0.5] * 9)
-    ]
+    assert effective(in_turn(*drafts), places)["c0"].reward == 0
+    posing = graded(*[1.0, 0.5] * 9, given_with="api_key")
     assert rewards_of(for_training(graded(0.5) + posing, {}))[0] == 0.5, "on its own scale it stays good"
 
 
@@ -284,10 +265,7 @@ async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same
 
 
 async def test_what_the_user_wrote_next_is_found(log: Log):
-    shorter = {
-        "role": "user",
-        "content": [{"type": "text", "text": "shorter "}, {"type": "text", "text": "please"}],
-    }
+    shorter = user([{"type": "text", "text": text} for text in ("shorter ", "please")])
     call, result, thanks = await tool_turn(log)
     alone = capture(log, [user("hi")], "Hello there!")
     asked_again = [user("hi"), assistant("Hello there!"), shorter]
@@ -330,15 +308,8 @@ async def test_what_the_user_said_next_is_found_where_the_client_rewrote_the_his
 
 
 def graded(*rewards: float, scale: str = "likert", rater: str = "ann", **more: Any) -> list[Feedback]:
-    return [
-        Feedback(
-            f"fb_{rater}_{n}",
-            float(n),
-            "",
-            FeedbackDraft("c0", "rl", reward=r, scale=scale, rater=rater, **more),
-        )
-        for n, r in enumerate(rewards)
-    ]
+    drafts = [FeedbackDraft("c0", "rl", reward=r, scale=scale, rater=rater, **more) for r in rewards]
+    return [Feedback(f"fb_{rater}_{n}", float(n), "", draft) for n, draft in enumerate(drafts)]
 
 
 def rewards_of(feedback: list[Feedback]) -> list[float | None]:
@@ -365,9 +336,8 @@ def test_what_was_taken_back_says_nothing_of_a_rater():
     assert rewards_of(for_training(taken + graded(*[1.0, 0.5] * 4), {}))[-2:] == [1.0, -1.0]
 
 
-grades = st.lists(
-    st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]) | st.floats(-1, 1, width=32), min_size=8, max_size=60
-)
+grade = st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]) | st.floats(-1, 1, width=32)
+grades = st.lists(grade, min_size=8, max_size=60)
 
 
 @given(grades)
@@ -409,46 +379,17 @@ async def test_words_without_a_rating_weigh_as_much_as_their_rater_and_source_do
     assert [each.weight for each in await all_rated(log)] == [1.0, 0.5, 0.3, 0.3]
 
 
-PERSONS: list[dict[str, Any]] = [
-    {"reward": 1.0},
-    {"reward": 0.1, "weight": 0.01},
-    {"reward": 1.0, "scope": "turn"},
-    {"reward": 1.0, "scope": "conversation"},
-    {"reward": 1.0, "source": "implicit"},
-    {"reward": None, "comment": "too long"},
-    {"reward": None, "correction": "shorter"},
-]
-JUDGES: list[dict[str, Any]] = [
-    {"reward": -1.0},
-    {"reward": -1.0, "weight": 100.0},
-    {"reward": None, "comment": "breaks 2", "correction": "mine"},
-]
-
-
-@pytest.mark.parametrize("first", ["person", "judge"])
-@pytest.mark.parametrize("judges", JUDGES)
-@pytest.mark.parametrize("persons", PERSONS)
-def test_a_judge_never_overrules_or_dilutes_a_person(
-    persons: dict[str, Any], judges: dict[str, Any], first: str
-):
-    person = FeedbackDraft("c0", "rl", **persons)
-    judge = FeedbackDraft("c0", "rl", source="judge", rater="judge", **judges)
-    drafts = [person, judge] if first == "person" else [judge, person]
-    given_ = [Feedback(f"fb_{n}", float(n) + 9, "conv0", draft) for n, draft in enumerate(drafts)]
-    alone = [each for each in given_ if each.draft is person]
-    assert effective(given_, places) == effective(alone, places)
-    undone = [replace(each, undone_at=1.0) if each.draft is person else each for each in given_]
-    assert effective(undone, places)["c0"].reward == judges["reward"], "then the judge is heard again"
+def test_a_judge_is_heard_again_once_the_person_takes_it_back():
+    judge = FeedbackDraft("c0", "rl", reward=-1.0, weight=100.0, source="judge", rater="judge")
+    person, judged = in_turn(FeedbackDraft("c0", "rl", reward=0.1, weight=0.01), judge)
+    assert effective([person, judged], places) == effective([person], places)
+    assert effective([replace(person, undone_at=1.0), judged], places)["c0"].reward == -1.0
 
 
 @given(feedback, feedback)
-def test_whatever_judges_say_what_people_said_comes_to_the_same(
-    people: list[Feedback], others: list[Feedback]
-):
-    judges = [
-        replace(each, id=f"j{each.id}", draft=replace(each.draft, source="judge", rater="judge"))
-        for each in others
-    ]
+def test_whatever_judges_say_people_count_the_same(people: list[Feedback], others: list[Feedback]):
+    as_judge = {"source": "judge", "rater": "judge"}
+    judges = [replace(each, id=f"j{each.id}", draft=replace(each.draft, **as_judge)) for each in others]
     alone, together = effective(people, places), effective([*judges, *people], places)
     assert {name: together[name] for name in alone} == alone
     assert effective([*people, *judges], places) == together
@@ -457,7 +398,7 @@ def test_whatever_judges_say_what_people_said_comes_to_the_same(
 def test_a_judge_is_not_heard_of_an_answer_that_a_person_found_worse_than_another():
     person = FeedbackDraft("c1", "rl", preferred_over="c0")
     judge = FeedbackDraft("c0", "rl", reward=1.0, source="judge", rater="judge")
-    given_ = [Feedback(f"fb_{n}", 9.0, "conv0", draft) for n, draft in enumerate([judge, person])]
+    given_ = in_turn(judge, person)
     assert effective(given_, places).keys() == {"c1"}
     assert effective(given_[:1], places).keys() == {"c0"}
 

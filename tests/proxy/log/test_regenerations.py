@@ -76,9 +76,7 @@ async def test_what_an_agent_asks_for_itself_is_no_going_on(log: Log):
         (at(10), at(20, reply="Tom")),
     ],
 )
-async def test_a_retry_or_what_a_program_repeats_is_none(
-    log: Log, first: dict[str, Any], second: dict[str, Any]
-):
+async def test_a_retry_or_a_repetition_is_none(log: Log, first: dict[str, Any], second: dict[str, Any]):
     capture(log, TALK[:1], "Hello!", **at(0))
     capture(log, TALK, **{"reply": "Tom"} | first)
     capture(log, TALK, **{"reply": "Minka"} | second)

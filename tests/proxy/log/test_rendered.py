@@ -73,9 +73,7 @@ async def test_of_two_answers_in_one_conversation_neither_is_continued(log: Log)
         (TASK, [*TASK, user("More."), CALLED, SEEN], {}),
     ],
 )
-async def test_others_do_not_join(
-    log: Log, first: list[Message], second: list[Message], more: dict[str, str]
-):
+async def test_others_dont_join(log: Log, first: list[Message], second: list[Message], more: dict[str, str]):
     one, other = capture(log, first, CALL), capture(log, second, CALL, **more)
     assert await joined(log, one, other) == (False, False)
 

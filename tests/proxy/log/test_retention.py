@@ -72,9 +72,8 @@ async def test_a_rating_of_a_conversation_keeps_all_of_it(log: Log):
 
 
 async def test_a_rating_of_one_of_several_answers_keeps_them_all(log: Log):
-    two = {
-        "choices": [{"index": n, "message": assistant(f"a{n}"), "finish_reason": "stop"} for n in range(2)]
-    }
+    messages = [{"index": n, "message": assistant(f"a{n}"), "finish_reason": "stop"} for n in range(2)]
+    two = {"choices": messages}
     made = capture(log, [user("q")], created_at=time.time() - 40 * DAY_S, chunks=(orjson.dumps(two),))
     await rate(log, made, choice=1)
     assert await log.prune(Keep(days=30)) == 0
@@ -135,17 +134,6 @@ async def test_shared_messages_stay_while_something_uses_them(log: Log, tmp_path
     assert (await log.completion(again)).messages == (shared, user("first"))
 
 
-async def test_the_middle_of_a_conversation_goes_and_the_rest_is_whole(log: Log):
-    history, made = [], []
-    for turn in range(6):
-        history.append(user(f"q{turn}"))
-        made.append(capture(log, list(history), f"a{turn}"))
-        history.append(assistant(f"a{turn}"))
-    await log.prune(Keep(completions=2))
-    assert await left(log) == made[4:]
-    assert list((await log.completion(made[5])).messages) == history[:-1]
-
-
 async def test_a_clock_that_was_set_back_lets_nothing_new_go(log: Log):
     first = capture(log, [user("today")])
     set_back = capture(log, [user("today, by a clock that stands at 1970")], created_at=1000.0)
@@ -165,9 +153,7 @@ async def test_a_clock_that_was_ahead_for_a_while_keeps_nothing_for_ever(log: Lo
     assert await left(log) == [ambiguous, new]
 
 
-async def test_captures_and_ratings_do_not_wait_while_much_is_taken_out(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-):
+async def test_nothing_waits_while_much_is_taken_out(log: Log, monkeypatch: pytest.MonkeyPatch):
     steps, prune = 0, retention.prune
 
     def step(*given: Any, **more: Any) -> tuple[int, int]:
@@ -203,9 +189,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("limits", "kept"), LIMITS)
-async def test_ignored_answers_may_go_earlier_than_rated_ones(
-    tmp_path: Path, limits: dict[str, Any], kept: list[str]
-):
+async def test_ignored_answers_may_go_earlier(tmp_path: Path, limits: dict[str, Any], kept: list[str]):
     """By the settings, in the running program. A completion stays if it is within all limits."""
     (tmp_path / "data").mkdir()
     with closing(Log.open(tmp_path / "data" / "burnish.db")) as log:
@@ -232,9 +216,8 @@ async def test_ignored_answers_may_go_earlier_than_rated_ones(
 
 
 async def test_who_is_forgotten_leaves_no_byte_behind(log: Log, tmp_path: Path):
-    secret = capture(
-        log, [system("shared"), user("my number is 4711-0815")], "noted: 4711-0815", caller="ann"
-    )
+    said = [system("shared"), user("my number is 4711-0815")]
+    secret = capture(log, said, "noted: 4711-0815", caller="ann")
     raw = capture(log, [user("x")], caller="ann", request_body=b"4711-0815 {broken")
     kept = capture(log, [system("shared"), user("other")], caller="bob")
     await rate(log, secret, rater="ann", comment="I am 4711-0815")

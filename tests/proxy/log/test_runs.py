@@ -22,21 +22,14 @@ def answered_at(moment: datetime) -> str:
 
 async def test_answers_are_counted_by_day_and_version(log: Log) -> None:
     for days_ago, version in ((0, 2), (1, 2), (1, 1), (9, 1)):
-        capture(
-            log,
-            [user("Hi")],
-            id=answered_at(NOON - timedelta(days=days_ago, minutes=version)),
-            adapter_version=version,
-        )
+        moment = NOON - timedelta(days=days_ago, minutes=version)
+        capture(log, [user("Hi")], id=answered_at(moment), adapter_version=version)
     midnight = NOON.replace(hour=0)
-    capture(log, [user("Hi")], id=answered_at(midnight), adapter_version=0)
-    capture(log, [user("Hi")], id=answered_at(midnight - timedelta(milliseconds=1)), adapter_version=0)
+    for moment in (midnight, midnight - timedelta(milliseconds=1)):
+        capture(log, [user("Hi")], id=answered_at(moment), adapter_version=0)
     found = await log.answers_by_day([0, 1, 2, 3], 3, NOON)
-    assert [(day.date, day.answers) for day in found] == [
-        ("2026-11-23", {}),
-        ("2026-11-24", {0: 1, 1: 1, 2: 1}),
-        ("2026-11-25", {0: 1, 2: 1}),
-    ]
+    days = {"2026-11-23": {}, "2026-11-24": {0: 1, 1: 1, 2: 1}, "2026-11-25": {0: 1, 2: 1}}
+    assert [(day.date, day.answers) for day in found] == [*days.items()]
 
 
 def test_counting_reads_an_index_and_no_completion(tmp_path: Path) -> None:

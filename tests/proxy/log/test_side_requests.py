@@ -15,26 +15,19 @@ from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, captur
 from tests.support.records import PLAIN, changed
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
-CLAUDE_TITLE = [
-    {"type": "text", "text": CLAUDE},
-    {
-        "type": "text",
-        "text": "You are naming a coding session so the user can pick it out of a long list of sessions. …",
-    },
-]
+NAMING = "You are naming a coding session so the user can pick it out of a long list of sessions. …"
+CLAUDE_TITLE = [{"type": "text", "text": text} for text in (CLAUDE, NAMING)]
 CLAUDE_COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read, Bash, Grep, …\n\n"
     "Your task is to create a detailed summary of the conversation so far, …"
 )
 CODEX_COMPACTION = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for …"
-QWEN_COMPACTION = (
-    "You are the component that summarizes a conversation when its context window is about to overflow. …"
-)
+QWEN_COMPACTION = "You are the component that summarizes a conversation when its context window is about to …"
 QWEN_CUSTOM = "You look things up.\n\nImportant Rules:\n - You operate in non-interactive mode: do not ask …"
 CONTINUE_COMPACTION = "Please provide a concise summary of our conversation so far, capturing the key …"
 OPENCODE = "You are opencode, an interactive CLI tool that helps users with software engineering tasks."
 OPENCODE_COMPACTION = (
-    "You are a context summarization agent. You are given a conversation between a user and an agent. …"
+    "You are a context summarization agent. You are given a conversation between a user and …"
 )
 OPENCODE_TITLE = "You are a title generator. You output ONLY a thread title. Nothing else.\n\n<task>\n…"
 
@@ -124,9 +117,7 @@ async def test_the_last_answer_is_the_last_one_that_the_person_was_given(log: Lo
         ([user("Why do people create a title for the conversation?")], False),
     ],
 )
-async def test_what_asks_for_a_title_is_not_the_last_answer(
-    log: Log, messages: list[dict[str, Any]], passed_over: bool
-):
+async def test_a_title_is_not_the_last_answer(log: Log, messages: list[dict[str, Any]], passed_over: bool):
     """But it is a person's request in its own conversation, or if there is no other."""
     alone = capture(log, messages, "Sky", caller="eve")
     assert (await log.resolve(last_of="eve")).id == alone
@@ -151,9 +142,7 @@ ASKED_AT = 1_790_000_000.0
         ({"says": "Judge this: Sunlight."}, "second"),
     ],
 )
-async def test_a_new_conversation_that_quotes_the_answer_of_a_moment_ago_is_passed_over(
-    log: Log, later: dict[str, Any], meant: str
-):
+async def test_a_quoting_conversation_is_passed_over(log: Log, later: dict[str, Any], meant: str):
     first = capture(log, [user("Why?")], RAYLEIGH, created_at=ASKED_AT, total_s=2.0)
     says = later.pop("says", f"Judge this.\n\nAnswer: {RAYLEIGH}\n")
     second = capture(log, [user(says)], "Good.", **{"created_at": ASKED_AT + 3, "total_s": 1.0} | later)
@@ -197,9 +186,8 @@ async def delegated(log: Log) -> tuple[str, str, str]:
     capture(log, looks, CALL, session="s1", sub_agent=True)
     capture(log, [*looks, CALL, FOUND], LOOKED_UP, session="s1", sub_agent=True)
     answered = capture(log, [*KEYS, CALL, FOUND], LOOKED_UP, session="s1")
-    later = capture(
-        log, [system("You tidy up."), user("Tidy the drawer.")], "Tidy.", session="s1", sub_agent=True
-    )
+    tidies = [system("You tidy up."), user("Tidy the drawer.")]
+    later = capture(log, tidies, "Tidy.", session="s1", sub_agent=True)
     return called, answered, later
 
 
@@ -225,9 +213,8 @@ async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(
     """A fork begins with what the agent said and heard until then; its order is neither a turn nor what came next."""
     called = capture(log, KEYS, CALL)
     forked = RESULT | {"content": "Fork started."}
-    fork = capture(
-        log, [*KEYS, CALL, forked, user("You are a fork. Find the keys.")], LOOKED_UP, sub_agent=True
-    )
+    history = [*KEYS, CALL, forked, user("You are a fork. Find the keys.")]
+    fork = capture(log, history, LOOKED_UP, sub_agent=True)
     answered = capture(log, [*KEYS, CALL, FOUND], "In the drawer.")
     assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
     await rate(log, answered, scope="turn")

@@ -140,9 +140,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("suffix", [".captures", ".journal"])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_a_damaged_file_takes_nothing_but_itself(
-    tmp_path: Path, damage: Callable[[Path], object], suffix: str
-):
+async def test_a_damaged_file_harms_no_other(tmp_path: Path, damage: Callable[[Path], object], suffix: str):
     files = tmp_path / "log" / "log.sqlite3-spill"
     files.mkdir(parents=True)
     file = files / f"100000000001{suffix}"

@@ -29,14 +29,10 @@ WEIGHTS = {"bob": 0.5, "eve": 0.0, "judge": 3.0}
 async def full_read(log: Log, next_turns: bool, learnt: Collection[str], since: str) -> RatingCounts:
     rated = await all_rated(log, WEIGHTS, next_turns=next_turns)
     summaries = [
-        RatingSummary(
-            each.feedback_ids,
-            (each.reward > 0) - (each.reward < 0),
-            each.comment is not None,
-            each.correction is not None or bool(each.worse),
-            each.fault,
-        )
+        RatingSummary(each.feedback_ids, (each.reward > 0) - (each.reward < 0), commented, paired, each.fault)
         for each in rated
+        for commented in [each.comment is not None]
+        for paired in [each.correction is not None or bool(each.worse)]
     ]
     return counted(summaries, learnt, since)
 
@@ -59,54 +55,34 @@ def resolved_anew(path: Path) -> list[object]:
     return [counts, found, (figures["judged_as_rated"], figures["judged_and_rated"])]
 
 
-@given(
-    events=st.lists(st.sampled_from(EVENTS), min_size=30, max_size=80),
-    chance=st.randoms(use_true_random=False),
-    next_turns=st.booleans(),
-)
-@settings(max_examples=15)
-def test_counts_that_are_kept_are_those_of_all_feedback_resolved_anew(
-    events: list[str], chance: random.Random, next_turns: bool
-):
-    async def live() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            async with opened(Path(folder)) as log:
-                life = Life(log, chance)
-                path = Path(folder) / "log" / "log.sqlite3"
-                tally = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
-                for event in events:
-                    await getattr(life, event)()
-                    if chance.random() < 0.5:
-                        assert await totals(log) == resolved_anew(path)
-                        expected = await full_read(log, next_turns, (), "")
-                        assert await log.rating_counts(tally, (), "") == expected
-                assert await totals(log) == resolved_anew(path)
-
-    asyncio.run(live())
+EVENTFUL = st.lists(st.sampled_from(EVENTS), min_size=30, max_size=80)
 
 
-@pytest.mark.parametrize("next_turns", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-async def test_a_tally_counts_what_a_full_read_counts(tmp_path: Path, seed: int, next_turns: bool):
-    async with opened(tmp_path) as log:
-        life = Life(log, random.Random(seed))
-        tally = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
-        learnt, since = frozenset[str](), ""
-        seen = ReadyCounts()
-        for _ in range(120):
-            await life.happen()
-            if life.chance.random() < 0.1:
-                some = len(life.feedback) // 2
-                learnt, since = frozenset(life.feedback[:some]), feedback_id().partition("_")[2]
-            if life.chance.random() < 0.6:
-                expected = await full_read(log, next_turns, learnt, since)
-                assert await log.rating_counts(tally, learnt, since) == expected
-                seen = ReadyCounts(*map(max, seen, expected.all))
-        assert all(seen), seen
-        expected = await full_read(log, next_turns, learnt, since)
-    async with opened(tmp_path) as log:  # after a restart
-        again = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
-        assert await log.rating_counts(again, learnt, since) == expected
+@given(EVENTFUL, st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=20)
+def test_counts_are_those_of_all_feedback_at_once(events: list[str], chance: random.Random, next_turns: bool):
+    async def live(folder: Path) -> None:
+        path = folder / "log" / "log.sqlite3"
+        tally, learnt, since = RatingTally(Rules(WEIGHTS, next_turns=next_turns)), frozenset[str](), ""
+        async with opened(folder) as log:
+            life = Life(log, chance)
+            for event in events:
+                await getattr(life, event)()
+                if chance.random() < 0.1:
+                    learnt = frozenset(life.feedback[: len(life.feedback) // 2])
+                    since = feedback_id().partition("_")[2]
+                if chance.random() < 0.5:
+                    assert await totals(log) == resolved_anew(path)
+                    expected = await full_read(log, next_turns, learnt, since)
+                    assert await log.rating_counts(tally, learnt, since) == expected
+            assert await totals(log) == resolved_anew(path)
+            expected = await full_read(log, next_turns, learnt, since)
+        async with opened(folder) as log:  # after a restart
+            again = RatingTally(Rules(WEIGHTS, next_turns=next_turns))
+            assert await log.rating_counts(again, learnt, since) == expected
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(live(Path(folder)))
 
 
 async def test_a_grade_moves_others_of_its_rater_between_good_and_bad(log: Log):
@@ -126,11 +102,8 @@ def summary(*feedback_ids: str, sign: int = 1) -> RatingSummary:
 
 def test_a_rating_of_many_answers_is_one_and_new_is_what_was_rated_since():
     turn = [summary("fb_1")] * 5
-    assert counted([*turn, summary("fb_2", sign=-1)], (), "") == (
-        ReadyCounts(new=2, good=1, bad=1),
-        ReadyCounts(new=2, good=1, bad=1),
-        {},
-    )
+    counts = ReadyCounts(new=2, good=1, bad=1)
+    assert counted([*turn, summary("fb_2", sign=-1)], (), "") == (counts, counts, {})
     assert counted([*turn, summary("fb_0", "fb_3"), summary("fb_2")], (), "1").all.new == 2
     assert counted(turn, {"fb_1"}, "").ready == ReadyCounts()
 

@@ -7,7 +7,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -92,9 +91,9 @@ async def test_an_id_that_is_none_keeps_the_completion(log: Log) -> None:
     assert "can't be one" in ((await log.tokens([made]))[made].missing or "")
 
 
-@pytest.mark.parametrize("count", [1000])
-def test_an_id_takes_two_bytes_and_a_log_probability_four(count: int) -> None:
+def test_an_id_takes_two_bytes_and_a_log_probability_four() -> None:
     """Of a vocabulary of 50,000; ids of real text take less."""
+    count = 1000
     spread = tuple((number * 7919) % 49_152 for number in range(count))
     logprobs = tuple(-math.log1p(number) for number in range(count))
     _, prompt, reply, given, _ = row("c", Tokens(spread, spread, logprobs))

@@ -16,20 +16,12 @@ from burnish.proxy.surfaces.sse import EVENT_LIMIT_BYTES
 from tests.support import chat_wire, wires
 
 TEXT = "Two wörds, a 🙂 and\na line."
-SAID = {
-    "reasoning_content": "Hm.",
-    "content": TEXT,
-    "tool_calls": [chat_wire.called("look_up", {"q": "x"}), chat_wire.called("read", {}, "call_2")],
-}
+CALLS = [chat_wire.called("look_up", {"q": "x"}), chat_wire.called("read", {}, "call_2")]
+SAID = {"reasoning_content": "Hm.", "content": TEXT, "tool_calls": CALLS}
 SURFACES = {
-    "chat": wires.CHAT,
-    "completions": "/v1/completions",
-    "responses": "/v1/responses",
-    "messages": "/v1/messages",
-    "ollama_chat": wires.OLLAMA,
-    "ollama_generate": "/api/generate",
-    "gemini": ":streamGenerateContent",
-}
+    "chat": wires.CHAT, "completions": "/v1/completions", "responses": "/v1/responses", "messages": "/v1/messages",
+    "ollama_chat": wires.OLLAMA, "ollama_generate": "/api/generate", "gemini": ":streamGenerateContent",
+}  # fmt: skip
 EVENTS = "text/event-stream"
 
 
@@ -71,10 +63,9 @@ def test_a_part_is_shown_before_the_rest_has_come(surface: str):
 
 def test_gemini_streams_a_growing_array_too():
     parts = [part.removeprefix(b"data: ").strip() for part in streamed("gemini").split(b"\r\n\r\n") if part]
-    body = b"[" + b"\n,\r\n".join(
-        orjson.dumps(orjson.loads(part), option=orjson.OPT_INDENT_2) for part in parts
-    )
-    for pieces in ([body + b"]"], *halves(body + b"]")):
+    indented = (orjson.dumps(orjson.loads(part), option=orjson.OPT_INDENT_2) for part in parts)
+    body = b"[%b]" % b"\n,\r\n".join(indented)
+    for pieces in ([body], *halves(body)):
         assert read("gemini", pieces, "application/json") == (TEXT, ("look_up", "read"), True)
 
 
@@ -125,9 +116,8 @@ def test_an_answer_in_one_piece_is_left_to_the_log():
 
 
 def test_a_long_answer_is_shown_up_to_a_limit_and_so_are_its_tools():
-    deltas = [{"content": "x" * 1_000_000}]
     calls = [{"index": n, "id": f"c{n}", "function": {"name": f"tool{n}"}} for n in range(10_000)]
-    body = b"".join(chat_wire.chunk(each) for each in [{"tool_calls": calls}, *deltas])
+    body = chat_wire.chunk({"tool_calls": calls}) + chat_wire.chunk({"content": "x" * 1_000_000})
     text, tools, _ = read("chat", [body, body], EVENTS)
     assert (len(text), len(tools)) == (TEXT_LIMIT, TOOLS_LIMIT)
 
@@ -149,19 +139,15 @@ SECOND_CHOICE = b'data: {"choices": [{"index": 1, "delta": {"content": "no"}}]}\
 
 def with_content(*contents: str) -> bytes:
     """Events whose contents are written as they stand."""
-    return b"".join(
-        b'data: {"choices": [{"delta": {"content": %b}}]}\n\n' % each.encode() for each in contents
-    )
+    event = b'data: {"choices": [{"delta": {"content": %b}}]}\n\n'
+    return b"".join(event % each.encode() for each in contents)
 
 
 ODD = {
-    b": a comment\r\n\r\n" + COMMENTED: "a",
-    NO_CHUNKS: "",
-    SECOND_CHOICE: "",
-    with_content('"\\ud83d"', '"\\ude42"'): "🙂",
-    with_content('"\\ud83d alone"'): "\ufffd alone",
+    b": a comment\r\n\r\n" + COMMENTED: "a", NO_CHUNKS: "", SECOND_CHOICE: "",
+    with_content('"\\ud83d"', '"\\ude42"'): "🙂", with_content('"\\ud83d alone"'): "\ufffd alone",
     with_content('[{"type": "text", "text": "part"}, {"text": 1}, 2]', "5"): "part",
-}
+}  # fmt: skip
 
 
 def test_odd_events_are_read_as_far_as_they_go():

@@ -68,13 +68,7 @@ SECOND = {"id": "c2", "type": "function", "function": {"name": "g", "arguments":
 
 F, G = {"id": "c1", "name": "f"}, {"id": "c2", "name": "g"}
 PIECES = {
-    "by index, interleaved": [
-        call(0, "", type="function", **F),
-        call(0, '{"a"'),
-        call(1, "", type="function", **G),
-        call(0, ":1}"),
-        call(1, "{}"),
-    ],
+    "by index, interleaved": [call(0, '{"a"', **F), call(1, "", **G), call(0, ":1}"), call(1, "{}")],
     "all numbered 0, told apart by id": [call(0, '{"a":1}', **F), call(0, "{}", **G)],
     "all numbered 0, continued by id": [call(0, '{"a":1}', **F), call(0, "{", **G), call(0, "}", id="c2")],
     "an id that comes later": [call(0, '{"a"', name="f"), call(0, ":1}", id="c1"), call(1, "{}", **G)],
@@ -99,10 +93,8 @@ def test_what_can_be_neither_index_nor_id_is_passed_over():
 
 
 def test_the_old_function_call_is_merged():
-    reply = streamed(
-        chunk({"function_call": {"name": "f", "arguments": "{"}}),
-        chunk({"function_call": {"arguments": "}"}}),
-    )
+    pieces = ({"name": "f", "arguments": "{"}, {"arguments": "}"})
+    reply = streamed(*(chunk({"function_call": piece}) for piece in pieces))
     assert reply.message == {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
 
 
@@ -127,34 +119,28 @@ def test_logprobs_of_a_stream_are_joined():
     assert [token["logprob"] for token in reply.choices[0]["logprobs"]["content"]] == [-1.0, -2.0]
 
 
-def compressors() -> list[Any]:
-    def raw_deflate(data: bytes) -> bytes:
-        packer = zlib.compressobj(wbits=-15)
-        return packer.compress(data) + packer.flush()
-
-    return [
-        ("gzip", gzip.compress),
-        ("GZIP", lambda data: gzip.compress(data[:50]) + gzip.compress(data[50:])),
-        ("deflate", zlib.compress),
-        ("deflate", raw_deflate),
-        ("deflate, gzip", lambda data: gzip.compress(zlib.compress(data))),
-        ("br", brotli.compress),
-        ("zstd", zstandard.compress),
-        ("zstd", lambda data: zstandard.compress(data[:50]) + zstandard.compress(data[50:])),
-        ("identity", bytes),
-    ]
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
 
 
-@pytest.mark.parametrize(("encoding", "compress"), compressors())
+COMPRESSORS: list[tuple[str, Any]] = [
+    ("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", raw_deflate), ("br", brotli.compress),
+    ("zstd", zstandard.compress), ("identity", bytes),
+    ("GZIP", lambda data: gzip.compress(data[:50]) + gzip.compress(data[50:])),
+    ("zstd", lambda data: zstandard.compress(data[:50]) + zstandard.compress(data[50:])),
+    ("deflate, gzip", lambda data: gzip.compress(zlib.compress(data))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoding", "compress"), COMPRESSORS)
 def test_encodings_are_undone_in_whole_and_in_cut_bodies(encoding: str, compress: Any):
     body = b"".join(events("compressed " * 200 + "end"))
     whole = chat.reassemble([compress(body)], "text/event-stream", encoding)
-    assert whole.message is not None
     assert whole.message["content"].endswith("end")
     packed = compress(body)
     cut = chat.reassemble([packed[: len(packed) * 3 // 4]], "text/event-stream", encoding)
-    assert not cut.complete
-    assert cut.readable
+    assert (cut.complete, cut.readable) == (False, True)
     assert cut.message is None or whole.message["content"].startswith(cut.message["content"])
 
 

@@ -68,10 +68,8 @@ def test_images_become_urls_and_what_chat_does_not_know_stays_what_it_is():
     paper = {"type": "document", "source": {"type": "text", "data": "words"}, "title": "Paper"}
     request = read(user([data, link, file, paper]), user([result([data, text("a picture")])]))
     parts = request.messages[0]["content"]
-    assert parts[:2] == [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-        {"type": "image_url", "image_url": {"url": "http://x.example/a.png"}},
-    ]
+    urls = ("data:image/png;base64,aGk=", "http://x.example/a.png")
+    assert parts[:2] == [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     assert parts[2:] == [file, paper]
     assert request.messages[1]["content"] == [parts[0], text("a picture")]
 
@@ -105,20 +103,10 @@ def test_a_command_is_found_as_the_whole_of_what_a_human_said(last: dict[str, An
     assert find_command(read(user("hi"), assistant("yes?"), last).messages)
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        user([result("/rl good")]),
-        user([result([text("/rl good")])]),
-        user([text("<system-reminder>/rl good</system-reminder>")]),
-        user([text("<system-reminder>/rl good</system-reminder>"), text("hi")]),
-        user([text("/rl good"), {"type": "document", "source": {"type": "text", "data": "words"}}]),
-        assistant("/rl good"),
-        {"role": "system", "content": "/rl good"},
-    ],
-)
-def test_a_command_elsewhere_is_none(last: dict[str, Any]):
-    assert find_command(read(assistant("yes?"), last).messages) is None
+def test_a_command_elsewhere_is_none():
+    """And in all that test_poison.py sends."""
+    for parts in ([result([text("/rl good")])], [text(REMINDER.replace("Today", "/rl good")), text("hi")]):
+        assert find_command(read(assistant("yes?"), user(parts)).messages) is None
 
 
 @pytest.mark.parametrize("system", [None, "Be brief."])
@@ -139,41 +127,31 @@ def test_a_history_of_nothing_but_a_command_is_not_left_empty():
     assert messages.without(body, request, exchanges(request.messages)) == body
 
 
-CONTENT = (
-    thinking("They want rain."),
-    text("Let me look at the "),
-    text("weather – 😀."),
-    tool_use("look", {"city": "Köln", "days": [1, 2]}),
-    tool_use("stop", {}, "toolu_2"),
-)
+CONTENT = [thinking("They want rain."), text("Let me look at the "), text("weather – 😀.")]
+CONTENT += [tool_use("look", {"city": "Köln", "days": [1, 2]}), tool_use("stop", {}, "toolu_2")]
 
 
 def test_a_stream_and_a_whole_answer_give_the_same():
     reply = whole(message(*CONTENT, stop_reason="tool_use"))
     assert reply == streamed(*message_events(*CONTENT, stop_reason="tool_use"))
     look = called("look", {"city": "Köln", "days": [1, 2]}, "toolu_1")
-    assert reply.message == assistant("Let me look at the weather – 😀.") | {
-        "tool_calls": [look, called("stop", {}, "toolu_2")],
-        "reasoning_content": "They want rain.",
-    }
+    more = {"tool_calls": [look, called("stop", {}, "toolu_2")], "reasoning_content": "They want rain."}
+    assert reply.message == assistant("Let me look at the weather – 😀.") | more
     assert (reply.finish_reason, reply.response_id, reply.complete) == ("tool_calls", "msg_1", True)
     assert reply.usage == USAGE | {"prompt_tokens": 17, "completion_tokens": 7}
 
 
-@pytest.mark.parametrize(
-    ("said", "known"),
-    [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("tool_use", "tool_calls"),
-        ("refusal", "content_filter"),
-        ("pause_turn", "pause_turn"),
-    ],
-)
-def test_why_it_ended_is_said_in_chats_words(said: str, known: str):
-    assert whole(message(text("a"), stop_reason=said)).finish_reason == known
+ENDINGS = {
+    "stop": ("end_turn", "stop_sequence"),
+    "length": ("max_tokens", "model_context_window_exceeded"),
+    **{"tool_calls": ("tool_use",), "content_filter": ("refusal",), "pause_turn": ("pause_turn",)},
+}
+
+
+@pytest.mark.parametrize("ours", ENDINGS)
+def test_why_it_ended_is_said_in_chats_words(ours: str):
+    for reason in ENDINGS[ours]:
+        assert whole(message(text("a"), stop_reason=reason)).finish_reason == ours
 
 
 def test_citations_are_kept_beside_the_text_and_change_nothing_of_it():
@@ -222,15 +200,12 @@ def test_an_error_inside_a_stream_is_told_and_the_stream_has_not_ended():
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 inputs = st.dictionaries(words, st.integers(-9, 9) | words | st.lists(words, max_size=2), max_size=3)
-contents = st.lists(
-    st.builds(text, words) | st.builds(thinking, words) | st.builds(tool_use, words, inputs), max_size=5
-)
+blocks = st.builds(text, words) | st.builds(thinking, words) | st.builds(tool_use, words, inputs)
+contents = st.lists(blocks, max_size=5)
 
 
 @given(contents, st.integers(1, 6), st.integers(1, 9))
-def test_however_a_stream_is_written_and_cut_it_says_what_the_whole_answer_says(
-    content: list[dict[str, Any]], delta: int, chunk: int
-):
+def test_any_stream_says_what_the_whole_answer_says(content: list[dict[str, Any]], delta: int, chunk: int):
     body = b"".join(message_events(*content, size=delta))
     chunks = [body[start : start + chunk] for start in range(0, len(body), chunk)]
     assert streamed(*chunks) == whole(message(*content))
@@ -240,7 +215,6 @@ def test_however_a_stream_is_written_and_cut_it_says_what_the_whole_answer_says(
 def test_every_reply_is_found_again(content: list[dict[str, Any]]):
     """When it is sent back: marked for a cache, with its thoughts or without."""
     reply = whole(message(*content))
-    assert reply.message
     logged = path([user("hi"), reply.message])[-1]
     for with_thoughts in (True, False):
         again = [block for block in content if with_thoughts or block["type"] != "thinking"]

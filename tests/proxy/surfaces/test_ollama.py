@@ -36,11 +36,10 @@ def called(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("surface", [chat, generate])
-@pytest.mark.parametrize(
-    ("given", "stream"), [({}, True), ({"stream": True}, True), ({"stream": False}, False)]
-)
-def test_it_streams_unless_told_otherwise(surface: Any, given: dict[str, Any], stream: bool):
-    assert surface.read({"model": "m", **given}).stream is stream
+def test_it_streams_unless_told_otherwise(surface: Any):
+    assert surface.read({"model": "m"}).stream
+    assert surface.read({"model": "m", "stream": True}).stream
+    assert not surface.read({"model": "m", "stream": False}).stream
 
 
 @pytest.mark.parametrize(
@@ -91,17 +90,12 @@ def test_a_stream_and_a_whole_answer_give_the_same_reply():
     assert whole == streamed(*map(says, said), says({}, **END))
     assert whole.message == {"role": "assistant", "content": "Hello you", "reasoning_content": "hm, yes"}
     assert (whole.finish_reason, whole.complete, whole.response_id) == ("stop", True, None)
-    assert whole.usage is not None
     assert whole.usage.items() >= {"prompt_tokens": 5, "completion_tokens": 2, "eval_count": 2}.items()
 
 
 def test_every_call_of_a_tool_is_one_of_its_own():
-    reply = streamed(
-        says({"tool_calls": [called("f", {"a": 1}, id="c1")]}),
-        says({"tool_calls": [called("f", {"a": 2}), called("g", None)]}),
-        says({}, **END),
-    )
-    assert reply.message is not None
+    calls = [[called("f", {"a": 1}, id="c1")], [called("f", {"a": 2}), called("g", None)]]
+    reply = streamed(*(says({"tool_calls": made}) for made in calls), says({}, **END))
     arguments = [call["function"]["arguments"] for call in reply.message["tool_calls"]]
     assert arguments == ['{"a":1}', '{"a":2}', "null"]
     assert reply.message["tool_calls"][0]["id"] == "c1"
@@ -131,15 +125,12 @@ def test_lines_that_are_no_json_are_passed_over():
 
 def test_numbers_that_json_does_not_hold_harm_nobody():
     reply = streamed(says({"x": 0, "y": 0}).replace(b'"x":0,"y":0', b'"x":-9223372036854775809,"y":NaN'))
-    assert reply.message is not None
-    step(reply.message, None)
+    assert step(reply.message, None)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-calls = st.lists(
-    st.builds(called, texts, st.dictionaries(texts, st.integers(-9, 9) | texts | st.none(), max_size=3)),
-    max_size=2,
-)
+arguments = st.dictionaries(texts, st.integers(-9, 9) | texts | st.none(), max_size=3)
+calls = st.lists(st.builds(called, texts, arguments), max_size=2)
 
 
 @given(st.lists(texts, max_size=6), st.lists(texts, max_size=3), calls, st.integers(1, 40))

@@ -50,26 +50,17 @@ def test_a_text_is_one_message_of_the_users():
 
 
 def test_what_one_response_says_is_one_message():
-    request = read(
-        {"type": "message", **user("What is 2 + 3?", "And 4?")},
-        reasoning("Adding.", "Carefully.", encrypted="gAAA"),
-        message("Let me see."),
-        call("add", '{"a":2}', "call_1"),
-        call("add", '{"a":4}', "call_2"),
-        result("5", "call_1"),
-        result([{"type": "input_text", "text": "8"}], "call_2"),
-        message("5 and ", "8."),
-        user("Thanks."),
-        instructions="Add.",
-    )
+    response = [reasoning("Adding.", "Carefully.", encrypted="gAAA"), message("Let me see.")]
+    response += [call("add", '{"a":2}', "call_1"), call("add", '{"a":4}', "call_2")]
+    results = [result("5", "call_1"), result([{"type": "input_text", "text": "8"}], "call_2")]
+    question = {"type": "message", **user("What is 2 + 3?", "And 4?")}
+    items = [question, *response, *results, message("5 and ", "8."), user("Thanks.")]
+    request = read(*items, instructions="Add.")
     asked, said, first, second, answered, thanked = request.messages[1:]
     assert asked["content"] == [text("What is 2 + 3?"), text("And 4?")]
-    assert said == {
-        "role": "assistant",
-        "content": "Let me see.",
-        "reasoning_content": "Adding.\n\nCarefully.",
-        "tool_calls": [called("add", {"a": 2}, "call_1"), called("add", {"a": 4}, "call_2")],
-    }
+    calls = [called("add", {"a": 2}, "call_1"), called("add", {"a": 4}, "call_2")]
+    words = {"content": "Let me see.", "reasoning_content": "Adding.\n\nCarefully."}
+    assert said == {"role": "assistant", **words, "tool_calls": calls}
     assert first == {"role": "tool", "tool_call_id": "call_1", "content": "5"}
     assert second == {"role": "tool", "tool_call_id": "call_2", "content": [text("8")]}
     assert answered["content"] == [text("5 and "), text("8.")]
@@ -82,11 +73,9 @@ def test_images_files_and_unknown_parts_are_kept():
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}
     odd = {"type": "input_smell", "smell": "sweet"}
     (asked,) = read({"role": "user", "content": [image, file, odd]}).messages
-    assert asked["content"] == [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}},
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}},
-        odd,
-    ]
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}}
+    paper = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}
+    assert asked["content"] == [shown, {"type": "file", "file": paper}, odd]
 
 
 SHELL = {"type": "exec", "command": ["ls"], "env": {}}
@@ -144,18 +133,14 @@ def test_a_rating_is_the_whole_of_the_last_turn():
 @pytest.mark.parametrize(
     "items",
     [
-        [call("read"), result("/rl good")],
         [call("read"), result([{"type": "input_text", "text": "/rl good"}])],
-        [message("/rl good")],
         [reasoning("/rl good")],
-        [user("Please type /rl good")],
-        [user("/rl good", "and go on")],
         [user("See <environment_context>x</environment_context>", "/rl good")],
-        [user("/rl good"), {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}],
         [user("/rl good"), message("Fine.")],
     ],
 )
 def test_elsewhere_it_is_no_command(items: list[Any]):
+    """And in all that test_poison.py sends."""
     assert find_command(read(user("Hi"), *items).messages) is None
 
 
@@ -180,9 +165,7 @@ def test_our_ids_say_what_they_stood_on(previous: str | None):
 @example("x_a")
 @given(st.text(max_size=20))
 def test_ids_that_only_look_like_ours_break_nothing(rest: str):
-    assert before_ours(OUR_PREFIX, OUR_PREFIX + rest) is None or isinstance(
-        before_ours(OUR_PREFIX, OUR_PREFIX + rest), str
-    )
+    assert isinstance(before_ours(OUR_PREFIX, OUR_PREFIX + rest), str | None)
 
 
 def test_a_whole_answer_and_its_stream_say_the_same():
@@ -190,15 +173,10 @@ def test_a_whole_answer_and_its_stream_say_the_same():
     body = response(*said, response_id="resp_9")
     reply = whole(body)
     assert reply == streamed(*events(body))
-    assert reply.message == {
-        "role": "assistant",
-        "reasoning_content": "Hm.",
-        "content": [text("Let me "), text("see.")],
-        "tool_calls": [called("add", {"a": 1})],
-    }
+    words = {"reasoning_content": "Hm.", "content": [text("Let me "), text("see.")]}
+    assert reply.message == {"role": "assistant", **words, "tool_calls": [called("add", {"a": 1})]}
     assert (reply.finish_reason, reply.response_id) == ("tool_calls", "resp_9")
     assert (reply.complete, reply.error) == (True, None)
-    assert reply.usage
     assert reply.usage.items() >= {"prompt_tokens": 5, "output_tokens": 2, "completion_tokens": 2}.items()
 
 
@@ -299,7 +277,6 @@ def test_items_that_nobody_counts_are_told_apart_by_their_names():
 def test_what_comes_back_as_input_is_the_logged_reply(output: list[Any]):
     asked = user("Go.")
     reply = whole(response(*output)).message
-    assert reply
     context = path(read(asked).messages)
     logged = step(reply, context[-1])
     for sent in (output, [{**item, "id": "other", "status": None} for item in output]):
@@ -309,6 +286,5 @@ def test_what_comes_back_as_input_is_the_logged_reply(output: list[Any]):
 
 def test_the_text_of_a_reply_comes_back_as_a_plain_message_too():
     reply = whole(response(reasoning("Hm."), message("Let me ", "see."))).message
-    assert reply
     (back,) = read({"role": "assistant", "content": "Let me see."}).messages
     assert step(back, None).identity == step(reply, None).identity

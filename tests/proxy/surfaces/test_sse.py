@@ -21,7 +21,7 @@ def parse(*chunks: bytes) -> list[StreamEvent]:
         (b"data: a\n\n", [StreamEvent("message", "a")]),
         (
             b"data:a\r\n\r\ndata: b\r\rdata:  c\n\n",
-            [StreamEvent("message", each) for each in ("a", "b", " c")],
+            [StreamEvent("message", text) for text in ("a", "b", " c")],
         ),
         (b"event: error\ndata: x\n\n", [StreamEvent("error", "x")]),
         (b"data: one\ndata: two\n\n", [StreamEvent("message", "one\ntwo")]),
@@ -42,12 +42,9 @@ def test_parses(stream: bytes, expected: list[StreamEvent]):
     assert parse(stream) == expected
 
 
-lines = st.sampled_from(
-    ["data: ", "data:", "event: e", ": note", "", "data: grüße 😀", "data: {}", "id: 1", "\ufeff"]
-)
-streams = st.lists(st.tuples(lines, st.sampled_from(["\n", "\r", "\r\n"])), max_size=8).map(
-    lambda parts: "".join(line + end for line, end in parts).encode()
-)
+LINES = ["data: ", "data:", "event: e", ": note", "", "data: grüße 😀", "data: {}", "id: 1", "\ufeff"]
+lines = st.tuples(st.sampled_from(LINES), st.sampled_from(["\n", "\r", "\r\n"])).map("".join)
+streams = st.lists(lines, max_size=8).map("".join).map(str.encode)
 
 
 @given(streams | st.binary(max_size=40))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from burnish.proxy.surfaces import SURFACES, Reply
-from tests.support.recorded import RECORDED, TEXT, THOUGHT, Recorded
+from tests.support.recorded import ARGUMENTS, RECORDED, TEXT, THOUGHT, Recorded
 
 HALF = "\ufffd"
 """What there is of a character of which half has come."""
@@ -33,6 +34,10 @@ def test_it_is_read_whole(recorded: Recorded) -> None:
     reply = read(recorded, recorded.body)
     thoughtless = recorded.surface == "completions"
     assert texts(reply) == ("" if thoughtless else THOUGHT, TEXT)
+    if recorded.surface not in ("completions", "ollama_generate") and not recorded.fails:
+        first, second = (call["function"] for call in reply.message["tool_calls"])
+        assert (first["name"], orjson.loads(first["arguments"])) == ("look", ARGUMENTS)
+        assert second["name"] == "look"
     assert (reply.complete, reply.readable) == (not recorded.fails, True)
     assert (reply.error is not None and "out of memory" in reply.error) is recorded.fails
 
