@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.dialects import DIALECTS, Answer, Dialect, Entry, Result, Said, user
-from tests.support.inprocess import serving
-from tests.support.patience import within
-from tests.support.upstream import Received, reply, upstream
+from tests.support.inprocess import behind
+from tests.support.upstream import Received, reply
 
 SYSTEM = "You are a careful agent."
 SUB_AGENT = "You are a file search specialist for Claude Code, which finds things."
@@ -250,11 +249,7 @@ async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
         said = Answer(**orjson.loads(unquote(request.header(SAYS) or "")))
         await reply(orjson.dumps(dialect.answer(said, next(ids))))(request, writer)
 
-    async with (
-        upstream(model) as server,
-        serving(tmp_path_factory.mktemp("log"), upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
-    ):
+    async with behind(tmp_path_factory.mktemp("log"), model) as (http, _):
         session = Session(http, dialect, clock, kept)
         for name, *arguments in doings:
             await getattr(session, name)(*arguments)

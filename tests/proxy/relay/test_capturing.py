@@ -22,6 +22,10 @@ from tests.support.upstream import Received, Script, Upstream, completion, event
 CAPTURE: Json = {"capture": {"tokens": True}}
 ASKED: Json = {"model": "mock", "messages": [{"role": "user", "content": "Hi"}]}
 PROMPT = [1, 9690, 2]
+CHUNK: Json = {"id": "chatcmpl-1", "object": "chat.completion.chunk"}
+WHOLE: Json = {"prompt": PROMPT, "reply": [11, 12], "logprobs": [-0.5, -0.25], "missing": None}
+"""What is captured of a whole answer."""
+STREAMED: Json = WHOLE | {"reply": [11, 12, 13], "logprobs": [-0.5, -0.25, -1.5]}
 BODY = b'{ "messages" :[{"role":"user","content":"Hi"}], "model":"mock" }'
 both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
@@ -34,13 +38,7 @@ def chunk(delta: Json, ids: list[int] | None, value: float = -0.5, *, finish: st
     """An event of vLLM's, with what it has if ids were asked for; None: they weren't."""
     shown = logprob(str(delta.get("content")), value) if ids else None
     choice = {"index": 0, "delta": delta, "logprobs": shown, "finish_reason": finish, "token_ids": ids}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "mock",
-        "choices": [choice],
-    }
+    return CHUNK | {"created": 1, "model": "mock", "choices": [choice]}
 
 
 def vllm_events(*, asked: bool) -> list[bytes]:
@@ -52,24 +50,18 @@ def vllm_events(*, asked: bool) -> list[bytes]:
     shown += [chunk({}, [12], -0.25)] if asked else []
     shown.append(chunk({"content": "lo"}, [13] if asked else None, -1.5, finish="stop"))
     usage = {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
-    shown.append({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage})
+    shown.append(CHUNK | {"choices": [], "usage": usage})
     return [*(b"data: %b\n\n" % orjson.dumps(each) for each in shown), b"data: [DONE]\n\n"]
 
 
 def vllm_whole(*, asked: bool) -> bytes:
-    told = logprob("Hello", -0.5)["content"] + logprob("", -0.25)["content"]
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": "Hello"},
-        "logprobs": {"content": told} if asked else None,
-        "finish_reason": "stop",
-        "token_ids": [11, 12] if asked else None,
-    }
+    told = {"content": logprob("Hello", -0.5)["content"] + logprob("", -0.25)["content"]}
+    logprobs, ids = (told, [11, 12]) if asked else (None, None)
+    said = {"role": "assistant", "content": "Hello"}
+    choice = {"index": 0, "message": said, "logprobs": logprobs, "finish_reason": "stop", "token_ids": ids}
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    ids = {"prompt_token_ids": PROMPT if asked else None}
-    return orjson.dumps(
-        {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": usage} | ids
-    )
+    whole = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": usage}
+    return orjson.dumps(whole | {"prompt_token_ids": PROMPT if asked else None})
 
 
 def engine(answer: Script | None = None, *, owner: str = "vllm") -> Script:
@@ -115,12 +107,11 @@ async def test_the_client_of_vllm_sees_the_answer_without_ids(tmp_path: Path, st
             assert answer.json() == orjson.loads(plain[0])
         (sent,) = completions(server)
     assert sent.json() == ASKED | {"stream": streamed, "return_token_ids": True, "logprobs": True}
-    assert tokens == {
-        "prompt": PROMPT,
-        "reply": [11, 12, 13] if streamed else [11, 12],
-        "logprobs": [-0.5, -0.25, -1.5] if streamed else [-0.5, -0.25],
-        "missing": None,
-    }
+    assert tokens == (STREAMED if streamed else WHOLE)
+
+
+def deltas(stream: str) -> list[Json]:
+    return [each for each in chunks(stream) if each["choices"] and each["choices"][0]["delta"]]
 
 
 @both
@@ -131,13 +122,7 @@ async def test_a_client_gets_what_it_asked_for_itself(tmp_path: Path, streamed: 
         tokens = await captured(http, answer)
     whole = vllm_events(asked=True) if streamed else [vllm_whole(asked=True)]
     if streamed:
-        told = [
-            each
-            for each in chunks(b"".join(whole).decode())
-            if each["choices"] and each["choices"][0]["delta"]
-        ]
-        found = [each for each in chunks(answer.text) if each["choices"] and each["choices"][0]["delta"]]
-        assert found == told
+        assert deltas(answer.text) == deltas(b"".join(whole).decode())
     else:
         assert answer.json() == orjson.loads(whole[0])
     assert tokens["prompt"] == PROMPT
@@ -173,9 +158,7 @@ async def test_half_an_emoji_goes_on_as_it_came(tmp_path: Path) -> None:
 async def test_the_official_client_reads_a_captured_stream(tmp_path: Path) -> None:
     async with behind(tmp_path, engine(), **CAPTURE) as (http, _):
         client = openai.AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="-")
-        made: Any = await client.chat.completions.create(
-            model="mock", messages=ASKED["messages"], stream=True
-        )
+        made: Any = await client.chat.completions.create(**ASKED, stream=True)
         texts = [each.choices[0].delta.content or "" async for each in made if each.choices]
         await client.close()
     assert "".join(texts) == "Hello"
@@ -185,10 +168,8 @@ async def test_the_official_client_reads_a_captured_stream(tmp_path: Path) -> No
 async def test_a_large_answer_is_read_apart(tmp_path: Path, packed: bool) -> None:
     told = orjson.loads(vllm_whole(asked=True))
     told["choices"][0]["message"]["content"] = "x" * 2 * LARGE_BYTES
-    body, kind = orjson.dumps(told), "content-type: application/json\r\n"
-    answer = (
-        reply(gzip.compress(body), headers=f"{kind}content-encoding: gzip\r\n") if packed else reply(body)
-    )
+    body, packing = orjson.dumps(told), "content-type: application/json\r\ncontent-encoding: gzip\r\n"
+    answer = reply(gzip.compress(body), headers=packing) if packed else reply(body)
     async with behind(tmp_path, engine(answer), **CAPTURE) as (http, _):
         found = await ask(http)
         assert (await captured(http, found))["reply"] == [11, 12]
@@ -234,12 +215,7 @@ async def test_a_stream_that_is_cut_keeps_the_tokens_that_came(tmp_path: Path) -
         (record,) = await logged(http)
         shown = await http.get(f"/burnish/completions/{record['id']}", params={"tokens": "true"})
     assert record["outcome"] == "cut"
-    assert shown.json()["tokens"] == {
-        "prompt": PROMPT,
-        "reply": [11, 12],
-        "logprobs": [-0.5, -0.25],
-        "missing": None,
-    }
+    assert shown.json()["tokens"] == WHOLE
 
 
 async def test_an_answer_that_is_cut_says_that_it_has_none(tmp_path: Path) -> None:
@@ -264,9 +240,7 @@ async def test_an_answer_that_is_cut_says_that_it_has_none(tmp_path: Path) -> No
     ],
     ids=["whole", "stream", "unreadable", "error"],
 )
-async def test_an_answer_without_ids_goes_on_and_the_log_says_why(
-    tmp_path: Path, answer: Script, why: str
-) -> None:
+async def test_an_answer_without_ids_goes_on_and_the_log_says_why(tmp_path: Path, answer: Script, why: str):
     async with behind(tmp_path, engine(answer), **CAPTURE) as (http, _):
         found = await http.post(CHAT, json=ASKED)
         assert why in (await captured(http, found))["missing"]
@@ -299,8 +273,7 @@ async def test_an_engine_that_cannot_be_told_is_asked_nothing_more(tmp_path: Pat
         await (reply(completion()) if request.target == CHAT else listed)(request, writer)
 
     async with behind(tmp_path, shy, **CAPTURE) as (http, server):
-        found = await ask(http)
-        assert "can't tell which engine" in (await captured(http, found))["missing"]
+        assert "can't tell which engine" in (await captured(http, await ask(http)))["missing"]
         assert completions(server)[0].json() == ASKED
 
 

@@ -26,6 +26,7 @@ MODELS = [
     {"id": "qwen", "object": "model", "created": 1760000000, "owned_by": "vllm", "max_model_len": 32768},
     {"id": "org/llama:8b", "object": "model", "created": 0, "owned_by": "vllm"},
 ]
+CLAUDE = {"type": "model", "display_name": "Claude", "created_at": "2026-01-01T00:00:00Z"}
 MADE = datetime.fromtimestamp(1760000000, UTC)
 
 
@@ -86,9 +87,8 @@ async def test_googles_clients_find_the_models(tmp_path: Path) -> None:
 
 
 async def test_anthropics_clients_find_the_models(tmp_path: Path) -> None:
-    own = {"type": "model", "id": "claude", "display_name": "Claude", "created_at": "2026-01-01T00:00:00Z"}
     async with asking(tmp_path) as here:
-        here.models = [*MODELS, {**own, "max_input_tokens": 200000}]
+        here.models = [*MODELS, CLAUDE | {"id": "claude", "max_input_tokens": 200000}]
         found = [each async for each in here.anthropic.models.list()]
         assert [each.id for each in found] == ["default", "qwen", "org/llama:8b", "claude"]
         assert [each.display_name for each in found[1:]] == ["qwen", "org/llama:8b", "Claude"]
@@ -128,39 +128,23 @@ async def test_an_upstream_that_lists_none_is_not_spoken_for(tmp_path: Path) -> 
             assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
 
 
-CLAUDES = [
-    {
-        "type": "model",
-        "id": f"claude-{number}",
-        "display_name": "C",
-        "created_at": "2026-01-01T00:00:00Z",
-        "x": number,
-    }
-    for number in range(5)
-]
+CLAUDES: list[dict[str, Any]] = [CLAUDE | {"id": f"claude-{number}", "x": number} for number in range(5)]
 
 
 async def pages(request: Received, writer: asyncio.StreamWriter) -> None:
     """List models as Anthropic does, page by page, if the client says that it is Anthropic's."""
     if request.header("anthropic-version") is None:
-        missing = {
-            "type": "error",
-            "error": {"type": "invalid_request_error", "message": "anthropic-version: needed"},
-        }
-        await reply(orjson.dumps(missing), status="400 Bad Request")(request, writer)
+        error = {"type": "invalid_request_error", "message": "anthropic-version: needed"}
+        missing = orjson.dumps({"type": "error", "error": error})
+        await reply(missing, status="400 Bad Request")(request, writer)
         return
     query = parse_qs(request.target.partition("?")[2])
     ids = [each["id"] for each in CLAUDES]
     start = ids.index(query["after_id"][0]) + 1 if "after_id" in query else 0
     page = CLAUDES[start : start + int(query.get("limit", ["20"])[0])]
     more = start + len(page) < len(CLAUDES)
-    listed = {
-        "data": page,
-        "has_more": more,
-        "first_id": page[0]["id"],
-        "last_id": page[-1]["id"],
-        "new": [1.5],
-    }
+    listed = {"data": page, "has_more": more, "new": [1.5]}
+    listed |= {"first_id": page[0]["id"], "last_id": page[-1]["id"]}
     head = "content-type: application/json\r\ncontent-encoding: gzip\r\nrequest-id: req_7\r\n"
     await reply(gzip.compress(orjson.dumps(listed)), headers=head)(request, writer)
 
@@ -192,10 +176,8 @@ async def test_an_upstream_of_openais_form_lists_its_models_itself(tmp_path: Pat
     async with behind(tmp_path, reply(orjson.dumps(listed), headers=head)) as (client, server):
         organization = {"openai-organization": "org-1", "authorization": "Bearer sk-caller"}
         first = await client.get("/v1/models?foo=bar", headers=organization)
-        assert (first.headers["x-ratelimit-remaining"], first.headers["openai-version"]) == (
-            "9",
-            "2020-10-01",
-        )
+        told = [first.headers[name] for name in ("x-ratelimit-remaining", "openai-version")]
+        assert told == ["9", "2020-10-01"]
         assert server.requests[0].target == "/v1/models?foo=bar"
         assert {name: server.requests[0].header(name) for name in organization} == organization
         assert {**first.json(), "data": first.json()["data"][1:]} == listed
@@ -206,12 +188,8 @@ async def test_an_upstream_of_openais_form_lists_its_models_itself(tmp_path: Pat
 
 
 async def test_an_answer_that_lists_no_models_is_passed_on(tmp_path: Path) -> None:
-    answers = [
-        (b'{"models":[]}', "200 OK"),
-        (b"<html>", "200 OK"),
-        (b'{"error":{"message":"no"}}', "403 Forbidden"),
-    ]
     async with behind(tmp_path, reply(b"")) as (client, server):
+        answers = ((b'{"models":[]}', "200 OK"), (b"<html>", "200 OK"), (b'{"error":{}}', "403 No"))
         for content, status in answers:
             server.script = reply(content, status=status)
             answer = await client.get("/v1/models")

@@ -18,22 +18,14 @@ Json = dict[str, Any]
 
 TOLD = "burnish: rated good – “A drink.” (/rl undo takes it back)"
 OPEN = [user("What is tea?"), assistant("A drink.")]
+NEXT = user("And coffee?")
+UNDONE = assistant("burnish: taken back; it isn't rated now – “A drink.”")
 HISTORIES = {
-    "a command and its answer": [*OPEN, user("/rl good"), assistant(TOLD), user("And coffee?")],
+    "a command and its answer": [*OPEN, user("/rl good"), assistant(TOLD), NEXT],
     "a command just typed": [*OPEN, user("/rl bad too long")],
-    "an answer whose command was dropped": [*OPEN, assistant(TOLD), user("And coffee?")],
-    "joined with the model's answer": [
-        user("What is tea?"),
-        assistant(f"A drink.\n\n{TOLD}"),
-        user("And coffee?"),
-    ],
-    "two exchanges": [
-        *OPEN,
-        user("/rl good"),
-        assistant(TOLD),
-        user("/rl undo"),
-        assistant("burnish: taken back; it isn't rated now – “A drink.”"),
-    ],
+    "an answer whose command was dropped": [*OPEN, assistant(TOLD), NEXT],
+    "joined with the model's answer": [OPEN[0], assistant(f"A drink.\n\n{TOLD}"), NEXT],
+    "two exchanges": [*OPEN, user("/rl good"), assistant(TOLD), user("/rl undo"), UNDONE],
 }
 ROUTES = {
     "/v1/messages/count_tokens": "messages",
@@ -48,9 +40,8 @@ def body_of(route: str, messages: list[Json]) -> Json:
     if ROUTES[route] != "contents":
         return {"model": "default", ROUTES[route]: messages}
     roles = {"user": "user", "assistant": "model"}
-    return {
-        "contents": [{"role": roles[each["role"]], "parts": [{"text": each["content"]}]} for each in messages]
-    }
+    turns = [(roles[each["role"]], each["content"]) for each in messages]
+    return {"contents": [{"role": role, "parts": [{"text": text}]} for role, text in turns]}
 
 
 def upstream_with(model: str) -> Script:
@@ -68,9 +59,8 @@ async def test_commands_and_our_words_are_left_out(tmp_path: Path, route: str, p
         for name, history in HISTORIES.items():
             body = orjson.dumps(body_of(route, history))
             headers = {"content-type": "application/json"} | ({"content-encoding": "gzip"} if packed else {})
-            answer = await client.post(
-                route, content=gzip.compress(body) if packed else body, headers=headers
-            )
+            sent = gzip.compress(body) if packed else body
+            answer = await client.post(route, content=sent, headers=headers)
             assert answer.status_code == 200, (name, answer.text)
             asked = next(each for each in reversed(server.requests) if each.method == "POST")
             came = gzip.decompress(asked.body) if asked.header("content-encoding") else asked.body
@@ -80,17 +70,10 @@ async def test_commands_and_our_words_are_left_out(tmp_path: Path, route: str, p
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "default" not in route])
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"model": "m"},
-        {"model": "m", "input": 5, "messages": 5, "contents": 5},
-        {"model": "m", "input": "/rlx"},
-    ],
-)
+@pytest.mark.parametrize("body", [{}, {"input": 5, "messages": 5, "contents": 5}, {"input": "/rlx"}])
 async def test_what_has_no_command_goes_on_as_it_came(tmp_path: Path, route: str, body: Json) -> None:
     async with behind(tmp_path, reply(completion())) as (client, server):
-        sent = orjson.dumps(body, option=orjson.OPT_INDENT_2)
+        sent = orjson.dumps({"model": "m"} | body, option=orjson.OPT_INDENT_2)
         await client.post(route, content=sent, headers={"content-type": "application/json"})
         (asked,) = [each for each in server.requests if each.method == "POST"]
         assert asked.body == sent

@@ -27,7 +27,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def exchanges(running: Stage, make: Callable[[Chance, int], Exchange]) -> int:
-    """Play generated exchanges; return how many."""
     count = 0
 
     # A smaller seed is no simpler case, so there is nothing to shrink: the message has the whole exchange.

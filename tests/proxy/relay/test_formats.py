@@ -97,9 +97,7 @@ def results(name: str, got: Answer) -> list[Any]:
 @both
 @pytest.mark.parametrize("name", ["messages", "responses", "ollama"])
 @every_upstream
-async def test_a_conversation_with_tools_is_one_and_a_rating_typed_in_it_means_its_last_answer(
-    tmp_path: Path, native: bool, name: str, stream: bool
-) -> None:
+async def test_a_conversation_with_tools_is_one(tmp_path: Path, native: bool, name: str, stream: bool):
     look = called("look", {"city": "Köln"}, "call_a")
     call = {"reasoning_content": "Hm.", "content": "Let me look.", "tool_calls": [look]}
     history: list[Any] = [user("Weather in Köln?")]

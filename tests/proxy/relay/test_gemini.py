@@ -6,13 +6,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 from google.genai import types
 
-from tests.support.inprocess import serving
-from tests.support.patience import within
+from tests.support.inprocess import calling
 from tests.support.sdks import called, user, world
 from tests.support.upstream import reply
 
@@ -24,9 +22,7 @@ HELLO = {"content": "Hello!"}
 
 @pytest.mark.parametrize("native", [True, False], ids=["native", "chat only"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_googles_client_runs_tools_in_one_conversation_in_which_ratings_are_typed(
-    tmp_path: Path, stream: bool, native: bool
-) -> None:
+async def test_googles_client_runs_tools_in_one_conversation(tmp_path: Path, stream: bool, native: bool):
     """In a chat of the client a streamed reply comes back as one content for each of its chunks."""
 
     def look(city: str) -> str:
@@ -93,11 +89,8 @@ async def test_a_query_key_only_goes_upstream(tmp_path: Path, caplog: pytest.Log
         for asked in (ASK, {"contents": "Hi"}):
             assert (await here.http.post(target, json=asked)).status_code == 200
         records = await here.logged()
-    async with (
-        serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _),
-        httpx.AsyncClient(timeout=within(60)) as own,
-    ):
-        unreachable = await own.post(url + target, json=ASK)
+    async with calling(tmp_path, upstream="http://127.0.0.1:9") as own:
+        unreachable = await own.post(target, json=ASK)
     assert [request.target for request in here.upstream.requests] == [target] * 2
     files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert len(records) == 1 and files

@@ -88,11 +88,7 @@ def shapes(first: str, ours: str) -> Iterator[tuple[str, tuple[Said, ...], Chang
     yield "answer dropped, before a system message", (*before, user(RL), system("Be brief.")), unchanged
     yield "answer edited", (*before, user(RL), assistant(ours + " 👍")), unchanged
     yield "stamped by OpenClaw", (*before, user(STAMP + RL), rated), unchanged
-    yield (
-        "stamped by Copilot CLI",
-        (*before, user(f"<current_datetime>x</current_datetime>\n\n{RL}"), rated),
-        unchanged,
-    )
+    yield "stamped by Copilot CLI", (*before, dated(RL), rated), unchanged
     yield "a part beside it", (*before, user("<context>x</context>", RL), rated), unchanged
     yield "an empty part beside it", (*before, user("", RL), rated), unchanged
     yield "white space around it", (*before, assistant(f"\n{ours}\n")), unchanged
@@ -110,9 +106,7 @@ async def ask(client: httpx.AsyncClient, dialect: Dialect, body: Json) -> str:
 
 
 @pytest.mark.parametrize("dialect", FORMATS.values(), ids=FORMATS)
-async def test_nothing_of_an_exchange_reaches_the_model_whatever_a_client_makes_of_it(
-    dialect: Dialect, tmp_path: Path
-) -> None:
+async def test_nothing_of_an_exchange_reaches_the_model(dialect: Dialect, tmp_path: Path) -> None:
     async with behind(tmp_path, counting(dialect)) as (client, server):
         first = await ask(client, dialect, dialect.body((QUESTION,)))
         ours = await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(RL))))
@@ -128,9 +122,8 @@ async def test_nothing_of_an_exchange_reaches_the_model_whatever_a_client_makes_
             # The same client rates this answer, and the one before once more.
             rated = await ask(client, dialect, change(dialect.body((*said, user("/rl bad")))))
             assert rated.startswith("burnish: rated bad") and FIRST[:20] in rated, (name, rated)
-            rated = await ask(
-                client, dialect, change(dialect.body((*said, following, assistant(answer), user("/rl 4"))))
-            )
+            later = (*said, following, assistant(answer), user("/rl 4"))
+            rated = await ask(client, dialect, change(dialect.body(later)))
             assert rated.startswith("burnish: rated 4 of 5") and answer in rated, (name, rated)
             await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(RL))))
         records = await logged(client)
@@ -140,15 +133,11 @@ async def test_nothing_of_an_exchange_reaches_the_model_whatever_a_client_makes_
 
 
 @pytest.mark.parametrize("dialect", FORMATS.values(), ids=FORMATS)
-@pytest.mark.parametrize(
-    "command", ["/rl status", "/rl help", "/rl oops", "/rl undo", "/rl fix", "/rl train"]
-)
-async def test_every_answer_of_burnish_is_known_without_its_command(
-    dialect: Dialect, command: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("command", ["status", "help", "oops", "undo", "fix", "train"])
+async def test_our_answers_are_known_without_their_commands(dialect: Dialect, command: str, tmp_path: Path):
     async with behind(tmp_path, counting(dialect)) as (client, server):
         first = await ask(client, dialect, dialect.body((QUESTION,)))
-        ours = await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(command))))
+        ours = await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(f"/rl {command}"))))
         changes = (unchanged, *(partial(joined, between=between) for between in ("\n\n", "", None)))
         for change in changes:
             for answer in (first, "Edited by the client."):
@@ -203,9 +192,8 @@ async def test_a_models_own_words_about_burnish_stay(dialect: Dialect, tmp_path:
                 body = dialect.body((QUESTION, *said, user("Go on.")))
                 await client.post(dialect.path, content=(sent := orjson.dumps(body)))
                 assert server.requests[-1].body == sent, name
-            body = dialect.body(
-                (QUESTION, assistant("Paris."), user(RATED), assistant("So?"), user("Go on."))
-            )
+            said = (assistant("Paris."), user(RATED), assistant("So?"))
+            body = dialect.body((QUESTION, *said, user("Go on.")))
             await client.post(dialect.path, content=(sent := orjson.dumps(body)))
             assert server.requests[-1].body == sent, name
 
@@ -230,6 +218,10 @@ async def test_a_command_is_only_cut_without_its_answer_if_it_was_given(tmp_path
         assert server.requests[-1].json() == dialect.body((QUESTION, assistant(first), user("Go on.")))
 
 
+AT_COPILOT = "What do rivers do?|/rl good|And lakes?|/rl bad too dull|/rl undo|And seas?|/rl 4"
+AT_GEMINI = "What do rivers do?|/rl good|/rl bad|And lakes?|/rl good|And seas?|/rl 4"
+
+
 def dated(text: str) -> Said:
     return user(f"<current_datetime>2026-11-21T03:19:{len(text):02}.000Z</current_datetime>\n\n{text}")
 
@@ -238,17 +230,8 @@ def dated(text: str) -> Said:
 async def test_a_session_as_copilot_cli_sends_it(dialect: Dialect, tmp_path: Path) -> None:
     """GitHub Copilot CLI 1.0.102 writes a date before everything that is typed."""
     said: tuple[Said, ...] = ()
-    typed = (
-        "What do rivers do?",
-        "/rl good",
-        "And lakes?",
-        "/rl bad too dull",
-        "/rl undo",
-        "And seas?",
-        "/rl 4",
-    )
     async with behind(tmp_path, counting(dialect)) as (client, server):
-        for text in typed:
+        for text in AT_COPILOT.split("|"):
             said = (*said, dated(text))
             answer = await ask(client, dialect, dialect.body(said, first="You are the GitHub Copilot CLI."))
             assert answer.startswith("burnish: ") == text.startswith("/rl"), text
@@ -266,15 +249,7 @@ async def test_a_session_as_gemini_cli_resumes_it(tmp_path: Path) -> None:
     context = user("<session_context>\nThis is the Gemini CLI.\n</session_context>")
     said: tuple[Said, ...] = (context,)
     async with behind(tmp_path, counting(dialect)) as (client, server):
-        for text in (
-            "What do rivers do?",
-            "/rl good",
-            "/rl bad",
-            "And lakes?",
-            "/rl good",
-            "And seas?",
-            "/rl 4",
-        ):
+        for text in AT_GEMINI.split("|"):
             resumed = tuple(each for each in said if not each.text.startswith("/rl"))
             asked = joined(dialect.body((*resumed, user(text))), None)
             answer = await ask(client, dialect, asked)
@@ -283,11 +258,6 @@ async def test_a_session_as_gemini_cli_resumes_it(tmp_path: Path) -> None:
         records = await logged(client)
     assert [record["rating"] for record in records] == [-1.0, 1.0, 0.5]
     assert len({record["conversation_id"] for record in records}) == 1
-    contents = server.requests[-1].json()["contents"]
-    assert [[part["text"] for part in content["parts"]] for content in contents[1:]] == [
-        ["What do rivers do?"],
-        [FIRST],
-        ["And lakes?"],
-        ["Answer 1."],
-        ["And seas?"],
-    ]
+    contents = server.requests[-1].json()["contents"][1:]
+    turns = ("What do rivers do?", FIRST, "And lakes?", "Answer 1.", "And seas?")
+    assert [each["parts"] for each in contents] == [[{"text": text}] for text in turns]

@@ -12,11 +12,8 @@ from tests.support.upstream import Script, completion, events, reply, stream
 from tests.support.wires import CHAT
 
 BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
-OLD = b"POST %b HTTP/1.0\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b" % (
-    CHAT.encode(),
-    len(BODY),
-    BODY,
-)
+HEAD = b"POST /v1/chat/completions HTTP/1.0\r\nhost: localhost\r\n"
+OLD = HEAD + b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 STREAM = events("Hi there.")
 
 
@@ -35,9 +32,7 @@ async def test_of_two_burnishes_the_one_that_a_client_talks_to_names_its_answer(
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/files"])
 async def test_an_upstream_cannot_speak_for_burnish(tmp_path: Path, path: str) -> None:
-    forged = (
-        "content-type: application/json\r\nX-Burnish-Completion-Id: cmpl_x\r\nx-burnish-instructions: 9\r\n"
-    )
+    forged = "X-Burnish-Completion-Id: cmpl_x\r\nx-burnish-instructions: 9\r\n"
     async with behind(tmp_path, reply(completion(), headers=forged)) as (http, _):
         got = await http.post(path, content=BODY)
         names = [name for name in got.headers if name.startswith("x-burnish-")]

@@ -69,9 +69,7 @@ async def test_instructions_and_commands_reach_large_requests(tmp_path: Path):
     assert "too long" in server.requests[-1].json()["messages"][0]["content"]
 
 
-async def test_without_a_child_process_large_requests_are_answered_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_large_requests_need_no_child_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     chat = DIALECTS["chat"]
     answer = reply(orjson.dumps(chat.answer(Answer("Rain."))))
@@ -112,11 +110,8 @@ async def test_an_answer_that_comes_as_a_whole_is_translated_however_large(tmp_p
 
 async def test_calls_that_no_model_makes_end_a_translated_answer_with_the_reason(tmp_path: Path):
     calls = [called("look", {}, f"call_{at}") for at in range(MOST_CALLS + 1)]
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "tool_calls": calls},
-        "finish_reason": "tool_calls",
-    }
+    message = {"role": "assistant", "tool_calls": calls}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     chunk = {"index": 0, "delta": {"tool_calls": [each | {"index": at} for at, each in enumerate(calls)]}}
     answers = (
         reply(orjson.dumps({"choices": [choice]})),

@@ -100,9 +100,7 @@ async def test_the_upstream_is_let_go(tmp_path: Path, said: bytes, answered: byt
 
 
 @pytest.mark.parametrize(("seen", "outcome"), [(-1, "complete"), (2, "cancelled")])
-async def test_an_answer_is_complete_once_its_last_event_arrived(
-    tmp_path: Path, seen: int, outcome: str
-) -> None:
+async def test_an_answer_is_complete_once_its_last_event_arrived(tmp_path: Path, seen: int, outcome: str):
     sent = events("Hi there.")[:seen]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in sent)
     async with upstream(HEAD + chunks) as server, calling(tmp_path, upstream=server.url) as http:

@@ -21,9 +21,8 @@ async def test_default_means_the_upstreams_own_model_also_where_tokens_are_count
         here.unknown = reply(b'{"input_tokens":3}')
         count = await here.anthropic.messages.count_tokens(model="default", messages=[user("How long?")])
         assert (count.input_tokens, await here.logged()) == (3, [])
-        await here.anthropic.beta.messages.create(
-            max_tokens=9, model="default", messages=[user("Hi.")], extra_query={"beta": "true"}
-        )
+        body = {"max_tokens": 9, "model": "default", "messages": [user("Hi.")]}
+        await here.anthropic.beta.messages.create(**body, extra_query={"beta": "true"})
         (record,) = await here.logged()
     assert (record["model_served"], record["reply"]["content"]) == ("their-model", "Rain.")
     asked = [request for request in here.upstream.requests if request.method == "POST"]

@@ -28,7 +28,6 @@ SECRET = "nobody must find this"
 
 
 def stored(tmp_path: Path) -> bytes:
-    """All that is on the disk."""
     return b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
 
 
@@ -116,15 +115,10 @@ async def test_audio_files_and_batches_are_logged_and_what_only_looks_is_not(tmp
 
 HOSTILE = [
     b'{"usage": {"prompt_tokens": -1, "completion_tokens": "9", "total_tokens": 1e400}}',
-    b'{"usage": {"prompt_tokens": 36893488147419103232}}',
-    b'{"usage": null}',
-    b'{"usage": [1]}',
-    b'{"usage": {"prompt_tokens":',
-    b'{"usage": {"a":' + b"[" * 3000,
-    b'{"text": "\\"usage\\": {\\"prompt_tokens\\": 5}"}',
-    b"\xff\xfe\0\0",
-    b"",
-]
+    b'{"usage": {"prompt_tokens": 36893488147419103232}}', b'{"usage": null}', b'{"usage": [1]}',
+    b'{"usage": {"prompt_tokens":', b'{"usage": {"a":' + b"[" * 3000,
+    b'{"text": "\\"usage\\": {\\"prompt_tokens\\": 5}"}', b"\xff\xfe\0\0", b"",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("content", HOSTILE)

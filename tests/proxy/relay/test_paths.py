@@ -13,31 +13,19 @@ from tests.support.sdks import world
 from tests.support.upstream import reply
 
 Json = dict[str, Any]
-PATHS = [
-    ("chat", "/chat/completions"),
-    ("chat", "/openai/v1/chat/completions"),
-    ("chat", "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"),
-    ("chat", "/api/v1/chat/completions"),
-    ("chat", "/api/chat/completions"),
-    ("chat", "/v1beta/openai/chat/completions"),
-    ("chat", "/v1/chat/completions/"),
-    ("chat", "//v1/chat/completions"),
-    ("chat", "/v2/0a1b2c3d/openai/v1/chat/completions"),
-    ("completions", "/completions"),
-    ("completions", "/openai/deployments/gpt-4o/completions"),
-    ("completions", "/beta/completions//"),
-    ("responses", "/responses"),
-    ("responses", "/openai/responses?api-version=preview"),
-    ("responses", "/openai/v1/responses"),
-    ("messages", "/messages"),
-    ("messages", "/anthropic/v1/messages"),
-    ("messages", "/apps/anthropic/v1/messages?beta=true"),
-    ("messages", "/v1//messages/"),
-    ("ollama_chat", "/ollama/api/chat"),
-    ("ollama_generate", "/api/generate/"),
-    ("gemini", "/gemini/v1beta/models/m:generateContent"),
-    ("gemini", "/v1beta1/projects/p-1/locations/eu/publishers/google/models/m:generateContent"),
-]
+PATHS_OF = {
+    "chat": """/chat/completions /openai/v1/chat/completions /api/v1/chat/completions /api/chat/completions
+    /openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21 /v1beta/openai/chat/completions
+    /v1/chat/completions/ //v1/chat/completions /v2/0a1b2c3d/openai/v1/chat/completions""",
+    "completions": "/completions /openai/deployments/gpt-4o/completions /beta/completions//",
+    "responses": "/responses /openai/responses?api-version=preview /openai/v1/responses",
+    "messages": "/messages /anthropic/v1/messages /apps/anthropic/v1/messages?beta=true /v1//messages/",
+    "ollama_chat": "/ollama/api/chat",
+    "ollama_generate": "/api/generate/",
+    "gemini": """/gemini/v1beta/models/m:generateContent
+    /v1beta1/projects/p-1/locations/eu/publishers/google/models/m:generateContent""",
+}
+PATHS = [(name, path) for name, paths in PATHS_OF.items() for path in paths.split()]
 OTHER_APIS: list[tuple[str, Json]] = [
     ("/v1/threads/thread_abc123/messages", {"role": "user", "content": "hi", "messages": []}),
     ("/v1/threads/abc/messages", {"role": "user", "content": "hi", "messages": []}),
@@ -53,7 +41,6 @@ OTHER_APIS: list[tuple[str, Json]] = [
 
 
 def shape(error: Json) -> str:
-    """Whose form an error has."""
     if isinstance(error["error"], str):
         return "ollama"
     return (
@@ -91,22 +78,17 @@ async def test_what_belongs_to_another_api_is_passed_on(tmp_path: Path) -> None:
     assert {(each["outcome"], each["error"]) for each in passed} == {("complete", None)}
 
 
+BARE = ("/chat/completions", "/x/completions", "/responses", "/messages", "/y/api/chat", "/y/api/generate")
+
+
 async def test_a_body_without_the_fields_of_the_format_is_passed_on_and_noted(tmp_path: Path) -> None:
-    paths = (
-        "/chat/completions",
-        "/x/completions",
-        "/responses",
-        "/messages",
-        "/y/api/chat",
-        "/y/api/generate",
-    )
     async with behind(tmp_path, reply(b"{}")) as (client, server):
-        for path in paths:
+        for path in BARE:
             assert (await client.post(path, content=b'{"a": 1}')).content == b"{}"
             assert (server.requests[-1].target, server.requests[-1].body) == (path, b'{"a": 1}')
         passed = (await client.get("/burnish/passthrough")).json()["data"]
         assert await logged(client) == []
-    assert [(each["outcome"], each["status"]) for each in passed] == [("complete", 200)] * len(paths)
+    assert [(each["outcome"], each["status"]) for each in passed] == [("complete", 200)] * len(BARE)
     assert all("not logged as a completion" in each["error"] for each in passed)
 
 
@@ -148,9 +130,8 @@ async def test_an_upstream_that_only_knows_chat_is_asked_in_chat(tmp_path: Path)
                 got = await here.http.post(path, json=DIALECTS[name].body((user("Weather?"),)))
                 assert DIALECTS[name].says(got.json()) == "Rain.", path
             assert len(here.upstream.requests) == before + 1, "what it lacks is remembered"
-        assert [each["surface"] for each in await here.logged()] == [
-            name for name, _ in TRANSLATED for _ in range(2)
-        ]
+        surfaces = [each["surface"] for each in await here.logged()]
+    assert surfaces == [name for name, _ in TRANSLATED for _ in range(2)]
 
 
 async def test_a_format_that_is_lacking_under_a_prefix_is_not_lacking_elsewhere(tmp_path: Path) -> None:

@@ -107,18 +107,6 @@ async def test_after_a_command_that_began_a_conversation_the_next_names_nothing(
     assert "previous_response_id" not in here.received()[0]
 
 
-async def test_branches_from_one_response_know_what_they_stand_on(tmp_path: Path) -> None:
-    async with world(tmp_path, *([message(text)] for text in ("Hello.", "One.", "Two."))) as here:
-        start = [{"role": "system", "content": "Count."}, {"role": "user", "content": "Hi"}]
-        first = await here.ask(start)
-        for text in ("One?", "Two?"):
-            await here.ask(text, first.id)
-        records = await logged(here.http)
-    for each, text in zip(records[1:], ("One?", "Two?"), strict=True):
-        assert contents(each["messages"]) == ["Count.", "Hi", "Hello.", text]
-    assert len({each["conversation_id"] for each in records}) == 1
-
-
 async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         with pytest.raises(openai.BadRequestError, match="'resp_x' not found"):

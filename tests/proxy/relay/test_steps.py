@@ -36,9 +36,7 @@ def test_a_step_acts_only_where_it_has_something_to_do() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("a fault"), Conflict("no model")])
-async def test_only_who_asked_for_a_step_hears_of_its_fault(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_only_who_asked_for_a_step_gets_its_fault(error: Exception, caplog: pytest.LogCaptureFixture):
     with pytest.raises(type(error)):
         await act(Asked(), failing(error))
     with caplog.at_level(logging.WARNING):
@@ -46,9 +44,7 @@ async def test_only_who_asked_for_a_step_hears_of_its_fault(
     assert "Added was skipped for a request" in caplog.text
 
 
-async def test_a_step_that_hangs_holds_no_request_for_ever(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_step_hangs_for_ever(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     monkeypatch.setattr(Step, "limit_s", 0.01)
     with pytest.raises(Unavailable, match="try again"):
         await act(Asked(), asyncio.Event().wait())

@@ -85,11 +85,8 @@ async def test_a_chat_only_upstream_is_asked_with_the_whole_history(tmp_path: Pa
         given = await ratings(here.http)
     told = [BRIEF, user("Bonn?"), {"role": "assistant", **SAYS[0], "content": None}]
     told += [{"role": "tool", "tool_call_id": "call_a", "content": "wet in Bonn"}]
-    assert [each["messages"] for each in here.asked()] == [
-        told[:2],
-        told,
-        [*told, {"role": "assistant", **SAYS[1]}, user("And now?")],
-    ]
+    last = [*told, {"role": "assistant", **SAYS[1]}, user("And now?")]
+    assert [each["messages"] for each in here.asked()] == [told[:2], told, last]
     assert {each["tools"][0]["function"]["name"] for each in here.asked()} == {"look"}
     assert [each["messages"] for each in records] == [each["messages"] for each in here.asked()]
     assert [each["params"]["tools"] for each in records] == [records[0]["params"]["tools"]] * 3
@@ -126,10 +123,8 @@ async def test_the_client_sends_all_again_if_nobody_holds_the_thread(tmp_path: P
         assert await sent_again(here, thread) == [
             BRIEF, user("Bonn?"), {"role": "assistant", "content": "Rain."}, user("Long?"),
         ]  # fmt: skip
-        body = ASK | {
-            "messages": [user("Hi")],
-            "thread": {"type": "continue", "previous_message_id": "msg_x"},
-        }
+        unknown = {"type": "continue", "previous_message_id": "msg_x"}
+        body = ASK | {"messages": [user("Hi")], "thread": unknown}
         refused = await here.http.post("/v1/messages", json=body)
     error = refused.json()["error"]
     assert (refused.status_code, error["details"]) == (400, {"error_code": "thread_not_found"})

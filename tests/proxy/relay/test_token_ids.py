@@ -94,9 +94,7 @@ async def test_all_ids_are_those_of_the_engine(side: Side, streamed: bool) -> No
 
 
 @both
-async def test_tokens_of_split_characters_and_the_end_of_the_turn_are_there(
-    side: Side, streamed: bool
-) -> None:
+async def test_tokens_of_split_characters_and_the_end_of_the_turn_are_there(side: Side, streamed: bool):
     tokens = await check(side, await ask(side.burnish, **SPLIT, stream=streamed))
     assert tokens["reply"][-1] in ENDS
     assert tokens["logprobs"][0] is None, "llama.cpp tells no log-probability of half a character"
@@ -107,19 +105,14 @@ async def test_tokens_of_split_characters_and_the_end_of_the_turn_are_there(
     "path", ["/v1/messages", "/v1/responses", "/api/chat", "/v1beta/models/default:generateContent"]
 )
 @both
-async def test_every_format_that_can_be_translated_is_captured(
-    embedded: Side, path: str, streamed: bool
-) -> None:
-    text = "Say hi"
+async def test_every_format_that_can_be_translated_is_captured(embedded: Side, path: str, streamed: bool):
     bodies: dict[str, dict[str, Any]] = {
-        "/v1/messages": {"messages": [{"role": "user", "content": text}], "max_tokens": 6},
-        "/v1/responses": {"input": text, "max_output_tokens": 6},
-        "/api/chat": {"messages": [{"role": "user", "content": text}], "options": {"num_predict": 6}},
+        "/v1/messages": {"messages": QUESTION, "max_tokens": 6},
+        "/v1/responses": {"input": QUESTION, "max_output_tokens": 6},
+        "/api/chat": {"messages": QUESTION, "options": {"num_predict": 6}},
     }
-    gemini = {
-        "contents": [{"role": "user", "parts": [{"text": text}]}],
-        "generationConfig": {"maxOutputTokens": 6},
-    }
+    contents = [{"role": "user", "parts": [{"text": "Say hi"}]}]
+    gemini = {"contents": contents, "generationConfig": {"maxOutputTokens": 6}}
     if streamed and path not in bodies:
         path = path.replace(":generateContent", ":streamGenerateContent")
     answer = await ask(embedded.burnish, path, **bodies.get(path, gemini), stream=streamed)

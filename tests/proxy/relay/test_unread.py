@@ -22,15 +22,12 @@ from tests.support.upstream import reply
 
 Json = dict[str, Any]
 HI = {"role": "user", "content": "Hi."}
+RATED = [HI, {"role": "assistant", "content": "Rain."}, {"role": "user", "content": "/rl good"}]
 PACK: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress,
-    "x-gzip": gzip.compress,
-    "deflate": zlib.compress,
-    "br": brotli.compress,
-    "zstd": zstandard.compress,
-    "zstd, gzip": lambda body: gzip.compress(zstandard.compress(body)),
+    "gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress,
+    "zstd": zstandard.compress, "zstd, gzip": lambda body: gzip.compress(zstandard.compress(body)),
     "identity": lambda body: body,
-}
+}  # fmt: skip
 CHAT = "/v1/chat/completions"
 
 
@@ -39,9 +36,7 @@ def told(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["chat", "responses", "messages", "gemini"])
-async def test_a_compressed_request_goes_as_it_came_and_is_logged_and_rated(
-    tmp_path: Path, name: str
-) -> None:
+async def test_a_compressed_request_goes_as_it_came_and_is_logged_and_rated(tmp_path: Path, name: str):
     dialect = DIALECTS[name]
     async with behind(tmp_path, told(name)) as (client, server):
         for encoding, pack in PACK.items():
@@ -51,9 +46,8 @@ async def test_a_compressed_request_goes_as_it_came_and_is_logged_and_rated(
             arrived = server.requests[-1]
             assert (arrived.body, arrived.header("content-encoding")) == (body, encoding)
             history = (user("Weather?"), Answer("Rain."), user("/rl good"))
-            rated = await client.post(
-                dialect.path, content=pack(orjson.dumps(dialect.body(history))), headers=headers
-            )
+            rating = pack(orjson.dumps(dialect.body(history)))
+            rated = await client.post(dialect.path, content=rating, headers=headers)
             assert dialect.says(rated.json()).startswith("burnish: rated good"), encoding
             record = (await logged(client))[-1]
             assert (record["prompt"], record["rating"], record["caller"]) == ("Weather?", 1.0, encoding)
@@ -62,12 +56,7 @@ async def test_a_compressed_request_goes_as_it_came_and_is_logged_and_rated(
 
 async def test_a_compressed_request_that_burnish_changes_goes_uncompressed(tmp_path: Path) -> None:
     headers = {"content-encoding": "gzip"}
-    history = [
-        HI,
-        {"role": "assistant", "content": "Rain."},
-        {"role": "user", "content": "/rl good"},
-        {"role": "assistant", "content": "burnish: rated good"},
-    ]
+    history = [*RATED, {"role": "assistant", "content": "burnish: rated good"}]
     for changed in ({"model": "default", "messages": [HI]}, {"model": "m", "messages": [*history, HI]}):
         async with behind(tmp_path, told("chat"), model="theirs") as (client, server):
             await client.post(CHAT, content=gzip.compress(orjson.dumps(changed)), headers=headers)
@@ -93,11 +82,8 @@ async def test_a_compressed_request_that_cannot_be_read_is_passed_on_and_noted(t
         for encoding, (body, says) in cases.items():
             answer = await client.post(CHAT, content=body, headers={"content-encoding": encoding})
             arrived = server.requests[-1]
-            assert (answer.content, arrived.body, arrived.header("content-encoding")) == (
-                b"{}",
-                body,
-                encoding,
-            )
+            assert (answer.content, arrived.body) == (b"{}", body)
+            assert arrived.header("content-encoding") == encoding
             passed = (await client.get("/burnish/passthrough?limit=1")).json()["data"][0]
             assert says in passed["error"], encoding
         assert await logged(client) == []
@@ -108,11 +94,7 @@ async def test_other_spellings_of_a_stream_are_the_upstreams_to_judge(tmp_path: 
     asked = {"model": "m", "stream": streams, "messages": [HI]}
     async with behind(tmp_path, told("chat")) as (client, server):
         await client.post(CHAT, json=asked)
-        rated = await client.post(
-            CHAT,
-            json=asked
-            | {"messages": [HI, {"role": "assistant", "content": "Rain."}, HI | {"content": "/rl good"}]},
-        )
+        rated = await client.post(CHAT, json=asked | {"messages": RATED})
         (record,) = await logged(client)
     assert server.requests[0].json() == asked
     assert (record["rating"], record["params"]["stream"]) == (1.0, streams)
@@ -142,14 +124,12 @@ async def test_a_body_that_burnish_cannot_read_is_the_upstreams_to_judge_and_not
             assert (answer.status_code, answer.content) == (200, b'{"whatever": 1}'), body
             assert server.requests[-1].json() == body
             passed = (await client.get("/burnish/passthrough?limit=1")).json()["data"][0]
-            assert (
-                passed["error"].startswith("not logged as a completion, because") and says in passed["error"]
-            )
+            assert passed["error"].startswith("not logged as a completion, because")
+            assert says in passed["error"]
             assert (passed["outcome"], passed["status"]) == ("complete", 200)
         assert await logged(client) == []
-        shown = await asyncio.to_thread(
-            call, "history", "--passthrough", url=str(client.base_url).rstrip("/")
-        )
+        url = str(client.base_url).rstrip("/")
+        shown = await asyncio.to_thread(call, "history", "--passthrough", url=url)
     assert "note: not logged as a completion, because burnish can't read it: contents must" in shown.stdout
 
 

@@ -36,6 +36,9 @@ class Here:
     async def ask(self, model: str, **headers: str) -> httpx.Response:
         return await self.client.post(CHAT, json=asks(model), headers=headers)
 
+    async def named(self, model: str) -> str:
+        return (await self.ask(model)).headers["x-burnish-completion-id"]
+
     async def models(self, **headers: str) -> list[str]:
         listed = await self.client.get("/v1/models", headers=headers)
         return [each["id"] for each in listed.json()["data"]]
@@ -63,29 +66,20 @@ async def here(
 
         return script
 
-    async with (
-        upstream(named("main", ("local", "o4-old"))) as main,
-        upstream(named("cloud", offers)) as cloud,
-    ):
+    scripts = named("main", ("local", "o4-old")), named("cloud", offers)
+    async with upstream(scripts[0]) as main, upstream(scripts[1]) as cloud:
         table = {"url": cloud.url, "models": list(models)} | more
         async with calling(tmp_path, upstream=main.url, upstreams={"cloud": table}) as client:
             yield Here(client, main, cloud)
 
 
-@pytest.mark.parametrize(
-    ("model", "answers"),
-    [
-        ("gpt-5", "cloud"),
-        ("gpt-5:latest", "cloud"),
-        ("o4-mini", "cloud"),
-        ("o4-", "cloud"),
-        ("o4", "main"),
-        ("GPT-5", "main"),
-        ("gpt-5-mini", "main"),
-        ("local", "main"),
-        ("default", "main"),
-    ],
-)
+ANSWERS = {
+    "cloud": ("gpt-5", "gpt-5:latest", "o4-mini", "o4-"),
+    "main": ("o4", "GPT-5", "gpt-5-mini", "local", "default"),
+}
+
+
+@pytest.mark.parametrize(("model", "answers"), [(model, name) for name in ANSWERS for model in ANSWERS[name]])
 async def test_the_name_of_the_model_decides(tmp_path: Path, model: str, answers: str) -> None:
     async with here(tmp_path, "gpt-5", "o4-*") as world:
         answer = await world.ask(model)
@@ -100,13 +94,9 @@ async def test_the_name_of_the_model_decides(tmp_path: Path, model: str, answers
 
 
 @pytest.mark.parametrize("claim", ["smollm2", "smol*", "smollm2@base"])
-async def test_a_table_that_claims_the_engines_model_is_refused_at_the_start(
-    tmp_path: Path, claim: str
-) -> None:
+async def test_a_table_that_claims_the_engines_model_is_refused_at_the_start(tmp_path: Path, claim: str):
     table = {"cloud": {"url": NOWHERE, "models": [claim]}}
-    with pytest.raises(
-        ConfigError, match=r"upstreams.cloud claims the model 'smollm2(@base)?', which the main"
-    ):
+    with pytest.raises(ConfigError, match=r"upstreams.cloud claims the model 'smollm2(@base)?', which the"):
         async with calling(tmp_path, upstreams=table):
             pass
 
@@ -147,9 +137,7 @@ async def test_its_stream_passes_byte_for_byte_and_as_it_comes(tmp_path: Path) -
 
 @pytest.mark.parametrize(("native", "streamed"), [(True, False), (False, True)])
 @pytest.mark.parametrize("name", FORMATS)
-async def test_every_format_reaches_it_and_its_answer_can_be_rated(
-    tmp_path: Path, name: str, native: bool, streamed: bool
-) -> None:
+async def test_every_format_reaches_it_and_is_rated(tmp_path: Path, name: str, native: bool, streamed: bool):
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         if not native and request.target != CHAT:
             await reply(b'{"detail":"Not Found"}', status="404 Not Found")(request, writer)
@@ -186,24 +174,18 @@ async def test_equal_ids_of_two_upstreams_make_a_rating_ask_which_one_is_meant(t
     assert {each["completion_id"] for each in (first, second)} == {each["id"] for each in records}
 
 
-@pytest.mark.parametrize(
-    ("given", "arrives"),
-    [
-        ({}, "Bearer sk-ours"),
-        ({"authorization": "Bearer burnish"}, "Bearer sk-ours"),
-        ({"authorization": "Bearer sk-theirs"}, "Bearer sk-ours"),
-        ({"x-api-key": "sk-theirs"}, "Bearer sk-ours"),
-    ],
-)
-async def test_its_own_key_takes_the_place_of_the_callers_which_goes_to_the_main_one(
-    tmp_path: Path, given: dict[str, str], arrives: str
-) -> None:
+CALLERS_KEYS = [{}, {"x-api-key": "sk-theirs"}]
+CALLERS_KEYS += [{"authorization": f"Bearer {key}"} for key in ("burnish", "sk-theirs")]
+
+
+@pytest.mark.parametrize("given", CALLERS_KEYS)
+async def test_its_own_key_takes_the_place_of_the_callers(tmp_path: Path, given: dict[str, str]) -> None:
     async with here(tmp_path, "gpt-5", api_key="sk-ours") as world:
         await world.ask("gpt-5", **given)
         await world.ask("local", **given)
         cloud, main = world.cloud.requests[-1], world.main.requests[-1]
-        assert cloud.header("authorization") == arrives
-        assert cloud.header("x-api-key") is None
+        keys = (cloud.header("authorization"), cloud.header("x-api-key"))
+        assert keys == ("Bearer sk-ours", None)
         assert [main.header(name) for name in given] == list(given.values())
         assert "sk-ours" not in str(world.main.requests)
 
@@ -214,9 +196,8 @@ async def test_a_wrong_key_is_its_own_error_unchanged_and_the_status_names_the_t
         told = await world.told()
         config = await world.client.get("/burnish/config")
     assert (answer.status_code, answer.content) == (401, REFUSED)
-    assert told["trouble"] == (
-        f"{told['url']} refuses burnish's api_key in [upstreams.cloud] (GET /v1/models answered 401)"
-    )
+    why = "refuses burnish's api_key in [upstreams.cloud] (GET /v1/models answered 401)"
+    assert told["trouble"] == f"{told['url']} {why}"
     assert (told["api_key"], told["models"], told["teaches"]) == (True, ["gpt-5"], False)
     assert "sk-wrong" not in config.text
 
@@ -266,7 +247,7 @@ NOT_TAUGHT = (
 @pytest.mark.parametrize("teaches", [False, True])
 async def test_a_rating_says_at_once_whether_it_teaches(tmp_path: Path, teaches: bool) -> None:
     async with here(tmp_path, "gpt-5", teaches=teaches) as world:
-        named = (await world.ask("gpt-5")).headers["x-burnish-completion-id"]
+        named = await world.named("gpt-5")
         given = {"completion_id": named, "rating": "bad", "comment": "shorter", "correction": "Yes."}
         rated = (await world.client.post("/v1/feedback", json=given)).json()
         (record,) = await logged(world.client)
@@ -282,7 +263,7 @@ async def test_earlier_ratings_count_once_it_teaches(tmp_path: Path) -> None:
     for teaches in (False, True):
         async with here(tmp_path, "gpt-5", teaches=teaches) as world:
             if not teaches:
-                named = (await world.ask("gpt-5")).headers["x-burnish-completion-id"]
+                named = await world.named("gpt-5")
                 await world.client.post("/v1/feedback", json={"completion_id": named, "rating": "good"})
             (listed,) = (await world.client.get("/v1/feedback")).json()["data"]
             assert listed["usable"] is teaches
@@ -290,9 +271,7 @@ async def test_earlier_ratings_count_once_it_teaches(tmp_path: Path) -> None:
 
 async def test_a_preference_over_an_answer_that_does_not_teach_teaches_nothing(tmp_path: Path) -> None:
     async with here(tmp_path, "gpt-5") as world:
-        ours, theirs = [
-            (await world.ask(model)).headers["x-burnish-completion-id"] for model in ("local", "gpt-5")
-        ]
+        ours, theirs = await world.named("local"), await world.named("gpt-5")
         pair = {"completion_id": ours, "preferred_over": theirs}
         preferred = (await world.client.post("/v1/feedback", json=pair)).json()
         rated = (await world.client.post("/v1/feedback", json=pair | {"rating": "good"})).json()
