@@ -50,13 +50,11 @@ def missing(folder: Path) -> Path:
 
 
 def bare(folder: Path) -> Path:
-    """An environment without litellm."""
     venv.create(folder / "bare", symlinks=True)
     return folder / "bare" / "bin" / "python"
 
 
 def silent(folder: Path) -> Path:
-    """Not an interpreter."""
     return script(folder / "python", "echo out of memory >&2")
 
 
@@ -109,11 +107,8 @@ async def test_one_that_starts_late_does_not_keep_the_others(
     monkeypatch.setattr(cloud, "OTHERS_WAIT_S", 0.01)
     gate = tmp_path / "gate"
     late = script(tmp_path / "late", f'while [ ! -e {gate} ]; do sleep .01; done; exec {interpreter} "$@"')
-    settings: dict[str, Any] = {
-        "upstream": main,
-        "litellm": {"python": late},
-        "upstreams": {"cloud": {"url": "litellm:bedrock/x", "models": ["x"]}},
-    }
+    further = {"cloud": {"url": "litellm:bedrock/x", "models": ["x"]}}
+    settings: dict[str, Any] = {"upstream": main, "litellm": {"python": late}, "upstreams": further}
     before = psutil.Process().children()
     async with with_clouds(load_config({"data_dir": tmp_path, **settings})) as config:
         assert not gate.exists(), "the others can answer already"
@@ -147,36 +142,21 @@ async def test_it_gets_the_providers_settings_and_variables_but_none_of_burnishs
 ) -> None:
     monkeypatch.setenv("AWS_REGION_NAME", "eu-central-1")
     monkeypatch.setenv("BURNISH_ADMIN_KEY", "k")
-    config = load_config(
-        {
-            "data_dir": tmp_path,
-            "upstream": "litellm:vertex_ai/gemini",
-            "model": "gemini",
-            "upstream_api_key": "sk-main",
-            "litellm": {"python": interpreter},
-            "upstreams": {
-                "aws": {
-                    "url": "litellm:bedrock",
-                    "models": ["claude-*"],
-                    "api_key": "sk",
-                    "api_base": "http://a",
-                }
-            },
-        }
-    )
+    aws_settings = {"url": "litellm:bedrock", "models": ["claude-*"], "api_key": "sk", "api_base": "http://a"}
+    settings = {"data_dir": tmp_path, "upstream": "litellm:vertex_ai/gemini", "model": "gemini"}
+    settings |= {"upstream_api_key": "sk-main", "litellm": {"python": interpreter}}
+    config = load_config(settings | {"upstreams": {"aws": aws_settings}})
     async with with_clouds(config) as served:
         main, aws = served.local(None), served.local("aws")
-        assert main
-        assert aws
+        assert main and aws
         _, given, environment = await asked(main.url)
     first, second = given["routes"]
     assert (first["provider"], first["model"], first["api_key"]) == ("vertex_ai", "gemini", "sk-main")
     assert first["names"] == ["gemini", "vertex_ai/gemini"]
     assert (second["provider"], second["model"], second["names"]) == ("bedrock", "", ["claude-*"])
     assert (second["api_key"], second["api_base"]) == ("sk", "http://a")
-    assert [each["token"] for each in (first, second)] == [
-        each.token.get_secret_value() for each in (main, aws)
-    ]
+    tokens = [place.token.get_secret_value() for place in (main, aws)]
+    assert [first["token"], second["token"]] == tokens
     assert first["token"] != second["token"]
     assert environment["AWS_REGION_NAME"] == "eu-central-1"
     assert environment["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"

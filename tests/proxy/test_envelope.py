@@ -34,8 +34,6 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 
 def only_chat(answer: Script) -> Script:
-    """An upstream that knows chat, and answers it so."""
-
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         refused = reply(b"{}", status="422 Unprocessable")
         known = answer if request.body != b"[]" else refused
@@ -126,20 +124,15 @@ async def fails_late(scope: Scope, receive: Receive, send: Send) -> None:
     await fails(Request(scope))
 
 
-async def test_what_nobody_expected_is_told_in_the_envelope_and_logged_without_the_query(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fault_is_told_without_the_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with (
         serving(tmp_path, upstream="http://127.0.0.1:9") as (url, app),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=within(60)) as http,
     ):
         app.use(own_application([Route("/burnish/status", fails)]), fails_below)
         for path in ("/burnish/status", "/v1/x", "/api/chat", "/v1/messages"):
-            got = (
-                await http.post(f"{path}?{QUERY}")
-                if path != "/burnish/status"
-                else await http.get(f"{path}?{QUERY}")
-            )
+            method = "GET" if path == "/burnish/status" else "POST"
+            got = await http.request(method, f"{path}?{QUERY}")
             assert (got.status_code, is_native(path, got.json())) == (500, True), (path, got.text)
             assert "ValueError" in got.text
         app.use(own_application([]), fails_late)

@@ -48,10 +48,8 @@ class World:
         """The log: by what was asked, the latest record. (The healthy ones alone may fill many a page.)"""
         listed = (await self.http.get("/burnish/completions?limit=1000")).json()["data"]
         latest = {each["prompt"]: each["id"] for each in listed[::-1]}
-        return {
-            text: (await self.http.get(f"/burnish/completions/{name}")).json()
-            for text, name in latest.items()
-        }
+        shown = {text: await self.http.get(f"/burnish/completions/{name}") for text, name in latest.items()}
+        return {text: answer.json() for text, answer in shown.items()}
 
     async def healthy(self) -> None:
         """Somebody else's request is answered, whatever others wait for."""
@@ -152,6 +150,8 @@ HALF_AN_ANSWER = {
     "dies": (resets(STREAM + CHUNK), "broke off"),
     "hangs up": (says([STREAM, CHUNK], stays=False), "broke off"),
     "bad chunk": (silent(STREAM + CHUNK, b"zz\r\n"), "not HTTP"),
+    "chunk without its end": (silent(STREAM + CHUNK[:-2] + b"5\r\n"), "not HTTP"),
+    "half a chunk": (says([STREAM, CHUNK[:-9]], stays=False), "broke off"),
     "too short": (says(answer_of(b"200 OK", b"half", length=9), stays=False), "broke off"),
     "falls silent": (silent(STREAM, CHUNK), "fell silent"),
     "trailers without end": (silent(STREAM, CHUNK, b"0\r\n" + b"x: y\r\n" * 2**17), "more than 65536 bytes"),
@@ -176,13 +176,6 @@ async def test_upstreams_that_give_half_an_answer_or_take_too_long(tmp_path: Pat
         await here.healthy()
 
 
-async def test_an_upstream_that_says_more_than_it_announced(tmp_path: Path) -> None:
-    async with world(tmp_path, says(answer_of(b"200 OK", FINE) + b"HTTP/1.1 200 OK\r\n\r\n")) as here:
-        answer = await here.ask()
-        assert (answer.status_code, answer.content) == (200, FINE)
-        await here.healthy()
-
-
 @pytest.mark.parametrize("path", [PATH, "/v1/files"])
 async def test_an_upstream_that_answers_before_the_request_ends(tmp_path: Path, path: str) -> None:
     ended = asyncio.Event()
@@ -202,14 +195,6 @@ async def test_an_upstream_that_answers_before_the_request_ends(tmp_path: Path, 
             (record,) = await logged(http)
             assert (record["outcome"], record["status"]) == ("complete", 413)
         ended.set()
-
-
-@pytest.mark.parametrize("status", [b"304 Not Modified", b"204 No Content"])
-async def test_an_answer_that_says_how_long_its_body_would_be(tmp_path: Path, status: bytes) -> None:
-    async with world(tmp_path, says(b"HTTP/1.1 " + status + b"\r\ncontent-length: 9\r\n\r\n")) as here:
-        for _ in range(2):
-            answer = await here.http.get("/v1/files/f1")
-            assert (answer.status_code, answer.content) == (int(status[:3]), b"")
 
 
 async def test_more_requests_than_the_upstream_is_given(tmp_path: Path) -> None:
@@ -296,13 +281,7 @@ HALVES = {
     "before the body": b"content-length: 50\r\nexpect: 100-continue\r\n\r\n",
     "in a chunk's head": b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n3",
 }
-OWN_ROUTES = (
-    "/burnish/login",
-    "/v1/feedback",
-    "/burnish/command",
-    "/v1/rollouts",
-    "/burnish/adapters/rollback",
-)
+ROUTES = ("/burnish/login", "/v1/feedback", "/burnish/command", "/v1/rollouts", "/burnish/adapters/rollback")
 
 
 @pytest.mark.parametrize("half", HALVES.values(), ids=list(HALVES))
@@ -312,7 +291,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_body_for_burnish_itself(
 ) -> None:
     """A cancelled rating is no fault: nothing is logged."""
     async with calling(tmp_path, upstream="http://127.0.0.1:9") as http:
-        for path in OWN_ROUTES:
+        for path in ROUTES:
             head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
             async with dialled(str(http.base_url), head + half) as (reader, writer):
                 if closes == "its own side":

@@ -29,18 +29,7 @@ async def started_on_a_full_disk(
     data: Path, upstream_url: str
 ) -> AsyncIterator[tuple[httpx.AsyncClient, int]]:
     """Start burnish so that no file of it can grow; gives a client, and its process ID."""
-    up = [
-        sys.executable,
-        "-m",
-        "burnish",
-        "up",
-        "--port",
-        "0",
-        "--data-dir",
-        str(data),
-        "--upstream",
-        upstream_url,
-    ]
+    up = f"{sys.executable} -m burnish up --port 0 --data-dir {data} --upstream {upstream_url}".split()
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", 'ulimit -S -f 0; exec "$@"', "sh", *up),
         stdin=subprocess.DEVNULL,

@@ -12,19 +12,16 @@ from burnish.proxy.listening import bound, for_engine_page
 
 
 def config(page_port: int) -> Config:
-    return load_config(
-        {"port": 0, "upstream": "http://127.0.0.1:1", "engine_page_port": page_port}, environment={}
-    )
+    settings = {"port": 0, "upstream": "http://127.0.0.1:1", "engine_page_port": page_port}
+    return load_config(settings, environment={})
 
 
 def test_the_engines_own_page_has_the_port_that_was_set() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         wanted = config(port)
-        with (
-            bound(wanted) as main,
-            pytest.raises(ConfigError, match=f":{port} .*pick another engine_page_port"),
-        ):
+        refused = pytest.raises(ConfigError, match=f":{port} .*pick another engine_page_port")
+        with bound(wanted) as main, refused:
             with for_engine_page(wanted, main):
                 pass
     with bound(wanted) as main, for_engine_page(wanted, main) as page:

@@ -148,12 +148,9 @@ async def test_compressed_bytes_that_are_damaged_are_passed_on_and_marked(here: 
 
 BROKEN_REQUESTS = {
     "invalid UTF-8": b'{"model":"m","messages":[{"role":"user","content":"\xff"}]}',
-    "UTF-16": '{"model":"m","messages":[]}'.encode("utf-16"),
-    "half a body": b'{"model":"m","messages":[',
-    "an array": b"[]",
-    "nothing": b"",
-    "nested without end": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-}
+    "UTF-16": '{"model":"m","messages":[]}'.encode("utf-16"), "half a body": b'{"model":"m","messages":[',
+    "an array": b"[]", "nothing": b"", "nested without end": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)

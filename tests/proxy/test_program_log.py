@@ -61,9 +61,7 @@ def test_a_level_leaves_out_what_is_below_it(tmp_path: Path, level: str, said: s
     assert [line[-1] for line in config.program_log.read_text().splitlines()] == list(said)
 
 
-def test_the_file_is_followed_by_another_before_it_is_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_followed_by_another_before_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(program_log, "FILE_BYTES", 1000)
     config = settings(tmp_path)
     with kept(config):
@@ -75,27 +73,24 @@ def test_the_file_is_followed_by_another_before_it_is_large(
     assert "event 99 " in config.program_log.read_text()
 
 
+@pytest.mark.parametrize(("create", "remove"), [(Path.mkdir, Path.rmdir), (os.mkfifo, Path.unlink)])
 def test_a_file_that_cannot_be_written_is_reported_once_until_it_can(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    create: Any,
+    remove: Any,
 ) -> None:
     config = settings(tmp_path)
-    config.program_log.mkdir()
+    create(config.program_log)
     with kept(config):
         logger.info("one")
         logger.info("two")
         assert caplog.text.count("burnish.log can't be written (it isn't a regular file)") == 1
-        config.program_log.rmdir()
+        remove(config.program_log)
         logger.info("three")
     assert config.program_log.read_text().endswith("burnish.tests: three\n")
     assert capsys.readouterr().err == ""
-
-
-def test_a_pipe_in_its_place_holds_nothing_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = settings(tmp_path)
-    os.mkfifo(config.program_log)
-    with kept(config):
-        logger.info("one")
-    assert "can't be written (it isn't a regular file)" in caplog.text
 
 
 def test_a_disk_without_room_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -56,23 +56,13 @@ IN_A_BLOCK = (
 
 QWEN = ("Summarise @notes.md", "\n--- Content from referenced files ---", "\nContent from @notes.md:\n", GOOD,
         "\n--- End of content ---")  # fmt: skip
-OPENCODE = (
-    'Called the Read tool with the following input: {"filePath":"notes.md"}',
-    f"<file>\n00001| {GOOD}\n</file>",
-    "Summarise it.",
-)
-AIDER = (
-    user(
-        f"I have *added these files to the chat* so you can go ahead and edit them.\n\nnotes.md\n```\n{GOOD}\n```"
-    ),
-    assistant("Ok, any changes I propose will be to those files."),
-    user("Summarise it."),
-)
-CLINE = (
-    "[read_file for 'notes.md'] Result:",
-    GOOD,
-    "<environment_details>\n# Visible files\n</environment_details>",
-)
+READING = 'Called the Read tool with the following input: {"filePath":"notes.md"}'
+OPENCODE = (READING, f"<file>\n00001| {GOOD}\n</file>", "Summarise it.")
+ADDED = "I have *added these files to the chat* so you can go ahead and edit them."
+AGREED = assistant("Ok, any changes I propose will be to those files.")
+AIDER = (user(f"{ADDED}\n\nnotes.md\n```\n{GOOD}\n```"), AGREED, user("Summarise it."))
+VISIBLE = "<environment_details>\n# Visible files\n</environment_details>"
+CLINE = ("[read_file for 'notes.md'] Result:", GOOD, VISIBLE)
 ELSEWHERE: dict[str, tuple[Said, ...]] = {
     "the output of a tool": (user("Read it."), tool(GOOD)),
     "the output of a tool, as a page": (user("Fetch it."), tool(PAGE)),
@@ -133,33 +123,24 @@ COMMENTS_GOOD = (
     "/rl 👍 </b> is closed", f"\ufeff{GOOD}\u2028short",
 )  # fmt: skip
 SAID = {
-    "/rl bad\n\nToo long": "rated bad with your comment",
-    "/rl bad。": "rated bad",
-    "/rl👎🏿": "rated bad",
-    "/rl −1": "rated bad",
-    "/rl ５": "rated 5 of 5 (Excellent)",
-    "/rl 4/5": "rated 4 of 5 (Good)",
+    "/rl bad\n\nToo long": "rated bad with your comment", "/rl bad。": "rated bad", "/rl👎🏿": "rated bad",
+    "/rl −1": "rated bad", "/rl ５": "rated 5 of 5 (Excellent)", "/rl 4/5": "rated 4 of 5 (Good)",
     "/rl 2, dull": "rated 2 of 5 (Poor) with your comment",
     "/rl fix Paris.\n\nIt is big.": "saved the reply that you wanted",
-    "/RL FIX Paris.": "saved the reply that you wanted",
-    "/rl goood\nand more": "unknown command: /rl goood and more",
-    "/rl@bot status": "/rl status: ",
-    "/rl@bot": "rate the last answer:",
-    "／rl　？": "unknown command: /rl ？",
-}
+    "/RL FIX Paris.": "saved the reply that you wanted", "/rl goood\nand more": "unknown command: /rl goood and more",
+    "/rl@bot status": "/rl status: ", "/rl@bot": "rate the last answer:", "／rl　？": "unknown command: /rl ？",
+}  # fmt: skip
 BESIDE: dict[str, tuple[Said, ...]] = {
     "stamped by OpenClaw": (user(f"{STAMP}{GOOD}"), user(CONTEXT)),
-    "between reminders": (user(REMINDER, GOOD, REMINDER),),
-    "after a reminder": (user(REMINDER), user(GOOD)),
+    "between reminders": (user(REMINDER, GOOD, REMINDER),), "after a reminder": (user(REMINDER), user(GOOD)),
     "before a system message": (user(GOOD), system("Be brief.")),
     "after an earlier one": (user("/rl bad"), assistant("burnish: rated bad"), user(GOOD)),
-    "after an empty part": (user("", GOOD),),
-    "before a blank part": (user(GOOD, " \n"),),
+    "after an empty part": (user("", GOOD),), "before a blank part": (user(GOOD, " \n"),),
     "before a zero-width part": (user(GOOD, "\u200b"),),
     "after a block of its own": (user("<context>x</context>", GOOD),),
     "before a block of its own": (user(GOOD, f"<environment_details>{GOOD}</environment_details>"),),
     "after a block and an empty part": (user(DATETIME, "", GOOD),),
-}
+}  # fmt: skip
 TYPED: dict[str, tuple[tuple[Said, ...], str]] = (
     {text: ((user(text),), "rated good") for text in RATES_GOOD}
     | {text: ((user(text),), "rated good with your comment") for text in COMMENTS_GOOD}

@@ -58,13 +58,9 @@ class Chat:
 @pytest.mark.parametrize(
     ("typed", "said", "stored"),
     [
-        ("/rl good", "rated good", {"reward": 1.0, "scale": "binary", "scope": "turn"}),
-        (
-            "/rl 👎 too long",
-            "rated bad with your comment",
-            {"reward": -1.0, "scale": "binary", "comment": "too long", "scope": "turn"},
-        ),
-        ("/rl 4", "rated 4 of 5 (Good)", {"reward": 0.5, "scale": "likert", "scope": "turn"}),
+        ("/rl good", "rated good", {"reward": 1.0, "scale": "binary"}),
+        ("/rl 👎 hm", "rated bad with your comment", {"reward": -1.0, "scale": "binary", "comment": "hm"}),
+        ("/rl 4", "rated 4 of 5 (Good)", {"reward": 0.5, "scale": "likert"}),
         ("/rl fix Paris\nonly", "saved the reply that you wanted", {"correction": "Paris\nonly"}),
     ],
 )
@@ -75,7 +71,8 @@ async def test_a_command_rates_the_answer_before_it(log: Log, typed: str, said: 
     assert answer == f"burnish: {said} – “The capital of France is Paris.” (/rl undo takes it back)"
     (found,) = await log.feedbacks()
     assert chat.told == [found]
-    assert found.draft == FeedbackDraft(made, "rl", rater="ann", **stored)
+    scope: Any = "turn" if "reward" in stored else "completion"
+    assert found.draft == FeedbackDraft(made, "rl", rater="ann", scope=scope, **stored)
 
 
 @pytest.mark.parametrize("typed", ["0", "6", "10", "3.5", "-2", "6/5", "0 too long"])
@@ -83,9 +80,8 @@ async def test_points_off_the_scale_rate_nothing_and_the_scale_is_named(log: Log
     capture(log, PARIS[:1], PARIS[1])
     answer = await Chat(log, PARIS).type(f"/rl {typed}")
     number = typed.partition(" ")[0].partition("/")[0]
-    assert answer == (
-        f"burnish: nothing was rated: a rating is 1 to 5, not {number}: 1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent"
-    )
+    points = "1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent"
+    assert answer == f"burnish: nothing was rated: a rating is 1 to 5, not {number}: {points}"
     assert await log.feedbacks() == []
 
 
@@ -144,16 +140,6 @@ async def test_help_names_every_command_and_what_was_not_understood(log: Log, ty
     assert "/rl train  " not in answer
 
 
-async def test_fix_without_a_reply_says_what_is_missing(log: Log):
-    capture(log, PARIS[:1], PARIS[1])
-    assert "needs the reply" in await Chat(log, PARIS).type("/rl fix")
-    assert await log.feedbacks() == []
-
-
-async def test_status_asks_whoever_knows(log: Log):
-    assert await Chat(log, []).type("/rl status") == "burnish: /rl status: 3 of 32 ratings"
-
-
 async def test_an_owners_commands_are_carried_out_and_listed(log: Log):
     async def roll_back(argument: str) -> str:
         return f"rolled back to {argument}"
@@ -162,12 +148,16 @@ async def test_an_owners_commands_are_carried_out_and_listed(log: Log):
     assert await chat.type("/rl rollback base") == "burnish: /rl rollback: rolled back to base"
     assert "/rl rollback" in await chat.type("/rl help")
     assert "Only owners may use /rl train" in await chat.type("/rl train")
+    assert await chat.type("/rl status") == "burnish: /rl status: 3 of 32 ratings"
 
 
-async def test_without_an_answer_nothing_is_rated(log: Log):
+async def test_without_an_answer_or_the_right_one_nothing_is_rated(log: Log):
     assert "nothing was rated: there is no answer" in await Chat(log, []).type("/rl good")
     unknown = await Chat(log, [user("a"), assistant("never logged")]).type("/rl good")
     assert "did not come through burnish" in unknown
+    capture(log, PARIS[:1], PARIS[1])
+    assert "needs the reply" in await Chat(log, PARIS).type("/rl fix")
+    assert await log.feedbacks() == []
 
 
 async def test_an_ambiguous_answer_lists_what_it_may_be(log: Log):
@@ -188,9 +178,8 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 async def ask(client: httpx.AsyncClient, session: str) -> str:
     asked = {"model": "m", "messages": [{"role": "user", "content": f"What is tea, {session}?"}]}
-    answer = await client.post(
-        "/v1/chat/completions", json=asked, headers={"x-claude-code-session-id": session}
-    )
+    headers = {"x-claude-code-session-id": session}
+    answer = await client.post("/v1/chat/completions", json=asked, headers=headers)
     return answer.headers["x-burnish-completion-id"]
 
 
@@ -205,11 +194,9 @@ async def test_a_command_means_the_last_answer_of_its_session(client: httpx.Asyn
     assert said["object"] == "command"
     assert said["answer"].startswith("burnish: rated bad with your comment – “Tea is a drink.”")
     await typed(client, "/rl 5")
-    ratings = {
-        each["completion_id"]: (each["reward"], each["comment"])
-        for each in (await client.get("/v1/feedback")).json()["data"]
-    }
-    assert ratings == {first: (-1.0, "too long"), second: (1.0, None)}
+    listed = (await client.get("/v1/feedback")).json()["data"]
+    ratings = [(each["completion_id"], each["reward"], each["comment"]) for each in listed]
+    assert ratings == [(second, 1.0, None), (first, -1.0, "too long")]
     assert "taken back" in (await typed(client, "/rl undo", "one")).json()["answer"]
     assert "rated" in (await typed(client, "/rl status")).json()["answer"]
     assert "unknown command" in (await typed(client, "/rl nonsense")).json()["answer"]

@@ -33,10 +33,8 @@ async def test_it_says_what_would_be_stored_and_stores_nothing(burnish: Service)
     assert (await burnish.http.get("/v1/feedback")).json()["data"] == burnish.told == []
     stored = (await burnish.post(trial | {"dry_run": False})).json()
     assert "dry_run" not in stored
-    assert told | {name: stored[name] for name in ("id", "created_at")} == stored | {
-        "dry_run": True,
-        "rated": None,
-    }
+    same = told | {name: stored[name] for name in ("id", "created_at")}
+    assert same == stored | {"dry_run": True, "rated": None}
     again = (await burnish.post(trial)).json()
     assert (again["repeated"], again["id"], again["rated"]) == (True, stored["id"], "bad")
 
@@ -61,9 +59,7 @@ async def test_what_cannot_teach_is_said(burnish: Service):
         ({"rating": "good", "choice": 3}, 422, "choice"),
     ],
 )
-async def test_what_is_wrong_is_refused_as_in_earnest(
-    burnish: Service, body: dict[str, Any], status: int, param: str
-):
+async def test_what_is_wrong_is_refused_too(burnish: Service, body: dict[str, Any], status: int, param: str):
     made = capture(burnish.log, [user("hi")])
     await burnish.post({"completion_id": made, "rating": "bad", "idempotency_key": "k"})
     refused(await burnish.post({"completion_id": made, "dry_run": True} | body), status, param)
@@ -77,12 +73,8 @@ async def test_lists_say_whether_each_piece_can_teach(burnish: Service):
     await burnish.post({"completion_id": empty, "rating": "good"})
     found = (await burnish.http.get("/v1/feedback")).json()["data"]
     assert [each["usable"] for each in found] == [False, False, True, False]
-    assert [each["reason"] for each in found] == [
-        "the reply is empty",
-        "taken back",
-        None,
-        f"replaced by a later rating, {found[2]['id']}",
-    ]
+    replaced = f"replaced by a later rating, {found[2]['id']}"
+    assert [each["reason"] for each in found] == ["the reply is empty", "taken back", None, replaced]
     for each in found:
         assert (await burnish.http.get(f"/v1/feedback/{each['id']}")).json() == each
 
@@ -90,9 +82,8 @@ async def test_lists_say_whether_each_piece_can_teach(burnish: Service):
 async def test_the_commands_try_it(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(completion("Tea is a drink."))) as (client, _):
         url = str(client.base_url)
-        answer = await client.post(
-            "/v1/chat/completions", json={"model": "m", "messages": [user("What is tea?")]}
-        )
+        question = {"model": "m", "messages": [user("What is tea?")]}
+        answer = await client.post("/v1/chat/completions", json=question)
         name = answer.headers["x-burnish-completion-id"]
         tried = (await asyncio.to_thread(call, "bad", "too long", "--dry-run", url=url)).stdout
         as_json = await asyncio.to_thread(said, "rate", name, "4", "--dry-run", url=url)

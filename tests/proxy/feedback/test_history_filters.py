@@ -38,9 +38,7 @@ async def rate(burnish: Service, completion_id: str, rating: Any = None, **more:
 
 
 async def test_by_rating_and_rater(burnish: Service):
-    good, bad, unrated, undone, changed, both = (
-        capture(burnish.log, [user(name)]) for name in ("a", "b", "c", "d", "e", "f")
-    )
+    good, bad, unrated, undone, changed, both = (capture(burnish.log, [user(name)]) for name in "abcdef")
     await rate(burnish, good, "good", rater="ann")
     await rate(burnish, bad, "bad", comment="too long", rater="ann")
     taken_back = await rate(burnish, undone, "bad", comment="no", rater="ann")
@@ -64,10 +62,8 @@ async def test_an_answer_that_a_turns_rating_covers_is_not_unrated(burnish: Serv
     first = capture(burnish.log, [user("a")], assistant("looking"))
     last = capture(burnish.log, [user("a"), assistant("looking"), {"role": "tool", "content": "x"}], "Done.")
     await rate(burnish, last, "good", scope="turn")
-    rated = {
-        each["id"]: each["rated"] for each in (await burnish.http.get("/burnish/completions")).json()["data"]
-    }
-    assert rated == {first: "good", last: "good"}
+    rows = (await burnish.http.get("/burnish/completions")).json()["data"]
+    assert {row["id"]: row["rated"] for row in rows} == {first: "good", last: "good"}
     assert await listed(burnish, rating="unrated") == []
     assert await listed(burnish, rating="good") == [last], "the one that was named"
 
@@ -96,9 +92,8 @@ async def test_by_agent_failure_and_words(burnish: Service):
     assert await listed(burnish, failed="true") == [never, cut, refused]
     assert await listed(burnish, failed="false") == [left, fine]
     assert await listed(burnish, agent="codex") == [refused, fine]
-    assert (
-        await listed(burnish, agent="codex", failed="true") == await listed(burnish, q="black") == [refused]
-    )
+    assert await listed(burnish, agent="codex", failed="true") == [refused]
+    assert await listed(burnish, q="black") == [refused]
     assert await listed(burnish, q="tea", failed="false") == [fine]
     rows = (await burnish.http.get("/burnish/completions")).json()["data"]
     assert [row["agent"] for row in rows] == [None, None, None, "codex", "codex"]
@@ -118,9 +113,7 @@ async def test_by_agent_failure_and_words(burnish: Service):
         ("ratings=bad", 400, "ratings", "limit, before, conversation, rater, rating, version"),
     ],
 )
-async def test_a_wrong_filter_is_refused_with_the_known_ones(
-    burnish: Service, query: str, status: int, param: str, says: str
-):
+async def test_a_wrong_filter_is_refused(burnish: Service, query: str, status: int, param: str, says: str):
     assert says in refused(await burnish.http.get(f"/burnish/completions?{query}"), status, param)
 
 
@@ -139,9 +132,7 @@ async def test_a_wrong_filter_is_refused_with_the_known_ones(
     ],
     ids=str,
 )
-async def test_each_filter_has_an_index_and_sorts_nothing(
-    log: Log, tmp_path: Path, filters: Filters, index: str
-):
+async def test_each_filter_has_an_index_and_no_sort(log: Log, tmp_path: Path, filters: Filters, index: str):
     connection, seen = sqlite3.connect(tmp_path / "log" / "log.sqlite3"), list[str]()
     connection.set_trace_callback(seen.append)
     completions(connection, 20, "cmpl_1", filters)
@@ -156,18 +147,16 @@ async def test_the_command_filters_and_its_next_page_does_too(tmp_path: Path) ->
     async with behind(tmp_path, reply(completion("Tea."))) as (client, _):
         url, names = str(client.base_url), []
         for question in ("one", "two", "three"):
-            answer = await client.post(
-                "/v1/chat/completions", json={"model": "m", "messages": [user(question)]}
-            )
+            body = {"model": "m", "messages": [user(question)]}
+            answer = await client.post("/v1/chat/completions", json=body)
             names.append(answer.headers["x-burnish-completion-id"])
             rated = {"completion_id": names[-1], "rating": "bad", "rater": "ann lee"}
             await client.post("/v1/feedback", json=rated)
         filters = ("history", "--rater", "ann lee", "--rating", "bad")
         shown = (await asyncio.to_thread(call, *filters, "-n", "2", url=url)).stdout
         rest = await asyncio.to_thread(said, *filters, "--before", names[1], url=url)
-        searched = await asyncio.to_thread(
-            call, *("history", "--search", "tea", "--agent", "python-httpx", "-n", "1"), url=url
-        )
+        search = ("history", "--search", "tea", "--agent", "python-httpx", "-n", "1")
+        searched = await asyncio.to_thread(call, *search, url=url)
         failures = await asyncio.to_thread(call, "history", "--failed", url=url)
         none = await asyncio.to_thread(call, "history", "--rater", "eve", "--version", "v3", url=url)
         wrong = await asyncio.to_thread(call, "history", "--rating", "lovely", url=url)

@@ -25,8 +25,6 @@ from tests.proxy.log.exchanges import assistant, capture, user
 
 @dataclass
 class Service:
-    """The routes over a real log."""
-
     log: Log
     http: httpx.AsyncClient
     told: list[Feedback] = field(default_factory=list)
@@ -78,22 +76,15 @@ def refused(answer: httpx.Response, status: int, param: str | None = None) -> st
 @pytest.mark.parametrize(
     ("said", "reward", "scale"),
     [
-        ({"rating": "good"}, 1.0, "binary"),
-        ({"rating": "bad"}, -1.0, "binary"),
-        ({"rating": True}, 1.0, "binary"),
-        ({"rating": False, "scale": "binary"}, -1.0, "binary"),
-        ({"rating": 0.25}, 0.25, "scalar"),
-        ({"rating": -1}, -1.0, "scalar"),
-        ({"rating": 0}, 0.0, "scalar"),
-        ({"rating": 1, "scale": "likert"}, -1.0, "likert"),
-        ({"rating": 4, "scale": "likert"}, 0.5, "likert"),
-        ({"rating": 5, "scale": "likert"}, 1.0, "likert"),
-        ({"rating": 1, "scale": "scalar"}, 1.0, "scalar"),
-        ({"rating": "good", "scale": "binary"}, 1.0, "binary"),
-        ({"comment": "too long"}, None, None),
+        ({"rating": "good"}, 1.0, "binary"), ({"rating": "bad"}, -1.0, "binary"), ({"rating": True}, 1.0, "binary"),
+        ({"rating": False, "scale": "binary"}, -1.0, "binary"), ({"rating": 0.25}, 0.25, "scalar"),
+        ({"rating": -1}, -1.0, "scalar"), ({"rating": 0}, 0.0, "scalar"),
+        ({"rating": 1, "scale": "likert"}, -1.0, "likert"), ({"rating": 4, "scale": "likert"}, 0.5, "likert"),
+        ({"rating": 5, "scale": "likert"}, 1.0, "likert"), ({"rating": 1, "scale": "scalar"}, 1.0, "scalar"),
+        ({"rating": "good", "scale": "binary"}, 1.0, "binary"), ({"comment": "too long"}, None, None),
         ({"correction": "Paris."}, None, None),
     ],
-)
+)  # fmt: skip
 async def test_every_kind_is_stored(
     burnish: Service, said: dict[str, Any], reward: float | None, scale: str | None
 ):
@@ -106,27 +97,17 @@ async def test_every_kind_is_stored(
     expected |= {"scope": "completion", "source": "human", "rater": "local", "weight": 1.0}
     assert record.items() >= expected.items()
     shown = await burnish.http.get(f"/v1/feedback/{record['id']}")
-    assert record | {"learnt_by": None} == shown.json() | {
-        name: record[name] for name in ("repeated", "about")
-    }
+    common = {name: record[name] for name in ("repeated", "about")}
+    assert record | {"learnt_by": None} == shown.json() | common
     assert (record["repeated"], record["about"]) == (False, {"prompt": "hi", "reply": "Hello!"})
     assert [each.id for each in burnish.told] == [record["id"]]
 
 
 async def test_everything_that_can_be_said_is_kept(burnish: Service):
     better, worse = capture(burnish.log, [user("a")]), capture(burnish.log, [user("a")])
-    said = {
-        "rating": 0.5,
-        "comment": "clearer",
-        "correction": "Paris.",
-        "preferred_over": worse,
-        "scope": "turn",
-        "source": "judge",
-        "rater": "gpt",
-        "weight": 0.5,
-        "tags": ["a", "b"],
-        "idempotency_key": "k1",
-    }
+    said = {"rating": 0.5, "comment": "clearer", "correction": "Paris.", "preferred_over": worse}
+    said |= {"scope": "turn", "source": "judge", "rater": "gpt", "weight": 0.5, "tags": ["a", "b"]}
+    said["idempotency_key"] = "k1"
     answer = await burnish.post({"completion_id": better, **said})
     assert answer.status_code == 201
     record = answer.json()
@@ -154,55 +135,47 @@ async def test_each_target_finds_its_completion(burnish: Service):
         assert record["rater"] == headers.get("x-burnish-user", "local")
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "hint"),
-    [
-        ({"rating": "good"}, "completion_id", "exactly one of"),
-        ({"completion_id": "C", "last": True, "rating": "good"}, "last", "exactly one of"),
-        ({"last": False, "rating": "good"}, "last", "must be true"),
-        ({"last": "yes", "rating": "good"}, "last", "boolean"),
-        ({"completion_id": "C"}, "rating", "at least one"),
-        ({"completion_id": "C", "scope": "turn", "tags": ["x"]}, "rating", "at least one"),
-        ({"completion_id": "", "rating": "good"}, "completion_id", "at least 1"),
-        ({"completion_id": 5, "rating": "good"}, "completion_id", "string"),
-        ({"completion_id": "C", "rating": "great"}, "rating", '"good", "bad"'),
-        ({"completion_id": "C", "rating": 2}, "rating", "-1 to 1"),
-        ({"completion_id": "C", "rating": -1.01}, "rating", "-1 to 1"),
-        ({"completion_id": "C", "rating": True, "scale": "scalar"}, "rating", "True"),
-        ({"completion_id": "C", "rating": [1]}, "rating", "-1 to 1"),
-        ({"completion_id": "C", "rating": 0, "scale": "likert"}, "rating", "1 to 5"),
-        ({"completion_id": "C", "rating": 6, "scale": "likert"}, "rating", "1 to 5"),
-        ({"completion_id": "C", "rating": 3.5, "scale": "likert"}, "rating", "whole number"),
-        ({"completion_id": "C", "rating": True, "scale": "likert"}, "rating", "True"),
-        ({"completion_id": "C", "rating": "good", "scale": "likert"}, "rating", "1 to 5"),
-        ({"completion_id": "C", "rating": "good", "scale": "scalar"}, "rating", "-1 to 1"),
-        ({"completion_id": "C", "rating": 1, "scale": "binary"}, "rating", '"good", "bad", true or false'),
-        ({"completion_id": "C", "comment": "x", "scale": "likert"}, "scale", "add one"),
-        ({"completion_id": "C", "rating": 1, "scale": "stars"}, "scale", "likert"),
-        ({"completion_id": "C", "comment": ""}, "comment", "must not be empty"),
-        ({"completion_id": "C", "comment": " \n"}, "comment", "must not be empty"),
-        ({"completion_id": "C", "comment": 5}, "comment", "string"),
-        ({"completion_id": "C", "correction": ""}, "correction", "must not be empty"),
-        ({"completion_id": "C", "rating": 1, "scope": "world"}, "scope", "conversation"),
-        ({"completion_id": "C", "rating": 1, "source": "dog"}, "source", "human"),
-        ({"completion_id": "C", "rating": 1, "weight": 0}, "weight", "greater than 0"),
-        ({"completion_id": "C", "rating": 1, "weight": 1e9}, "weight", "100"),
-        ({"completion_id": "C", "rating": 1, "weight": True}, "weight", "number"),
-        ({"completion_id": "C", "rating": 1, "weight": "2"}, "weight", "number"),
-        ({"completion_id": "C", "rating": 1, "tags": "x"}, "tags", "list"),
-        ({"completion_id": "C", "rating": 1, "tags": ["x", 5]}, "tags.1", "string"),
-        ({"completion_id": "C", "rating": 1, "tags": ["x"] * 33}, "tags", "32"),
-        ({"completion_id": "C", "rating": 1, "idempotency_key": ""}, "idempotency_key", "at least 1"),
-        ({"completion_id": "C", "rating": 1, "rater": ""}, "rater", "at least 1"),
-        ({"completion_id": "C", "rating": 1, "ratnig": 1}, "ratnig", "unknown field"),
-        ({"completion_id": "C", "preferred_over": "C"}, "preferred_over", "itself"),
-        ([1], None, "JSON object"),
-        ("good", None, "JSON object"),
-    ],
-)
-async def test_wrong_values_name_the_field_and_what_is_allowed(
-    burnish: Service, body: Any, param: str | None, hint: str
-):
+WRONG_TARGETS: list[tuple[Any, str | None, str]] = [
+    ({"rating": "good"}, "completion_id", "exactly one of"),
+    ({"completion_id": "C", "last": True, "rating": "good"}, "last", "exactly one of"),
+    ({"last": False, "rating": "good"}, "last", "must be true"),
+    ({"last": "yes", "rating": "good"}, "last", "boolean"),
+    ({"completion_id": "", "rating": "good"}, "completion_id", "at least 1"),
+    ({"completion_id": 5, "rating": "good"}, "completion_id", "string"),
+    ([1], None, "JSON object"),
+    ("good", None, "JSON object"),
+]
+WRONG_WORDS: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "rating", "at least one"),
+    ({"scope": "turn", "tags": ["x"]}, "rating", "at least one"),
+    ({"rating": "great"}, "rating", '"good", "bad"'),
+    *[({"rating": value}, "rating", "-1 to 1") for value in (2, -1.01, [1])],
+    *[({"rating": value, "scale": "likert"}, "rating", "1 to 5") for value in (0, 6, "good")],
+    ({"rating": 3.5, "scale": "likert"}, "rating", "whole number"),
+    *[({"rating": True, "scale": scale}, "rating", "True") for scale in ("scalar", "likert")],
+    ({"rating": "good", "scale": "scalar"}, "rating", "-1 to 1"),
+    ({"rating": 1, "scale": "binary"}, "rating", '"good", "bad", true or false'),
+    ({"comment": "x", "scale": "likert"}, "scale", "add one"),
+    *[({"comment": value}, "comment", "must not be empty") for value in ("", " \n")],
+    ({"comment": 5}, "comment", "string"),
+    ({"correction": ""}, "correction", "must not be empty"),
+    ({"preferred_over": "C"}, "preferred_over", "itself"),
+]
+WRONG_BESIDE = [
+    ("scale", "stars", "likert"), ("scope", "world", "conversation"), ("source", "dog", "human"),
+    ("weight", 0, "greater than 0"), ("weight", 1e9, "100"), ("weight", True, "number"), ("weight", "2", "number"),
+    ("tags", "x", "list"), ("tags", ["x"] * 33, "32"), ("idempotency_key", "", "at least 1"),
+    ("rater", "", "at least 1"), ("ratnig", 1, "unknown field"),
+]  # fmt: skip
+"""What may stand beside a rating, its value, and what the error says."""
+ABOUT = {"completion_id": "C"}
+WRONG = [*WRONG_TARGETS, *((ABOUT | body, param, hint) for body, param, hint in WRONG_WORDS)]
+WRONG += [(ABOUT | {"rating": 1, name: value}, name, hint) for name, value, hint in WRONG_BESIDE]
+WRONG += [(ABOUT | {"rating": 1, "tags": ["x", 5]}, "tags.1", "string")]
+
+
+@pytest.mark.parametrize(("body", "param", "hint"), WRONG)
+async def test_a_wrong_value_names_field_and_rule(burnish: Service, body: Any, param: str | None, hint: str):
     made = capture(burnish.log, [user("hi")])
     if isinstance(body, dict):
         body = {name: made if value == "C" else value for name, value in body.items()}
@@ -284,52 +257,40 @@ async def test_lists_come_in_pages(burnish: Service):
 
 async def test_feedback_is_listed_by_who_gave_it_and_of_what(burnish: Service):
     made = [capture(burnish.log, [user(f"q{n}")], adapter_version=n) for n in range(3)]
+    answers = (*made, made[2])
     given = [
         {"rating": "good", "rater": "ann", "tags": ["a", "b"]},
         {"rating": "bad", "source": "implicit"},
         {"rating": 0.5, "rater": "ann", "tags": ["b"]},
         {"comment": "too long"},
     ]
-    for answer, said in zip((*made, made[2]), given, strict=True):
+    for answer, said in zip(answers, given, strict=True):
         assert (await burnish.post({"completion_id": answer, **said})).status_code == 201
-    for wanted, found in {
-        "rater=ann": [2, 0],
-        "rater=ann&tag=a": [0],
-        "tag=b": [2, 0],
-        "source=implicit": [1],
-        "rating=good": [2, 0],
-        "rating=bad": [1],
-        "rating=0.5": [2],
-        "version=0": [0],
-        "version=base": [0],
-        "version=2": [3, 2],
-        "version=2&rating=good": [2],
-        "rater=eve": [],
+    for numbers, queries in {
+        (2, 0): ("rater=ann", "tag=b", "rating=good"),
+        (0,): ("rater=ann&tag=a", "version=0", "version=base"),
+        (1,): ("source=implicit", "rating=bad"),
+        (2,): ("rating=0.5", "version=2&rating=good"),
+        (3, 2): ("version=2",),
+        (): ("rater=eve",),
     }.items():
-        listed = (await burnish.http.get(f"/v1/feedback?{wanted}")).json()["data"]
-        assert [(each["completion_id"], each["comment"]) for each in listed] == [
-            ((*made, made[2])[n], given[n].get("comment")) for n in found
-        ], wanted
+        for query in queries:
+            listed = (await burnish.http.get(f"/v1/feedback?{query}")).json()["data"]
+            rows = [(each["completion_id"], each["comment"]) for each in listed]
+            assert rows == [(answers[n], given[n].get("comment")) for n in numbers], query
 
 
 @pytest.mark.parametrize(
     ("path", "wrong", "status"),
     [
-        ("/v1/feedback", "raters=ann", 400),
-        ("/v1/feedback", "conversation=c", 400),
-        ("/v1/feedback", "rating=great", 422),
-        ("/v1/feedback", "rating=nan", 422),
-        ("/v1/feedback", "version=x", 422),
-        ("/v1/feedback", "source=dog", 422),
-        ("/burnish/completions", "conversation_id=c", 400),
-        ("/burnish/regenerations", "after=c", 400),
-        ("/burnish/passthrough", "conversation=c", 400),
-        ("/burnish/users/ann", "before=c", 400),
+        ("/v1/feedback", "raters=ann", 400), ("/v1/feedback", "conversation=c", 400),
+        ("/v1/feedback", "rating=great", 422), ("/v1/feedback", "rating=nan", 422),
+        ("/v1/feedback", "version=x", 422), ("/v1/feedback", "source=dog", 422),
+        ("/burnish/completions", "conversation_id=c", 400), ("/burnish/regenerations", "after=c", 400),
+        ("/burnish/passthrough", "conversation=c", 400), ("/burnish/users/ann", "before=c", 400),
     ],
-)
-async def test_a_query_that_cannot_be_answered_is_refused(
-    burnish: Service, path: str, wrong: str, status: int
-):
+)  # fmt: skip
+async def test_a_query_that_makes_no_sense_is_refused(burnish: Service, path: str, wrong: str, status: int):
     refused(await burnish.http.get(f"{path}?{wrong}"), status, wrong.partition("=")[0])
 
 
@@ -343,14 +304,9 @@ async def test_the_next_turn_and_what_was_asked_again_are_shown(burnish: Service
     linked = [(each["continues"], each["next_turn"]) for each in shown]
     assert linked == [(None, None), (None, "shorter"), (made[1], None)]
     again = (await burnish.http.get("/burnish/regenerations", params={"limit": 1})).json()
-    regeneration = {
-        "object": "regeneration",
-        "completion_id": made[1],
-        "instead_of": made[0],
-        "conversation_id": shown[1]["conversation_id"],
-        "created_at": 1_790_000_010.0,
-        "went_on_from": made[1],
-    }
+    regeneration = {"object": "regeneration", "completion_id": made[1], "instead_of": made[0]}
+    regeneration |= {"conversation_id": shown[1]["conversation_id"], "created_at": 1_790_000_010.0}
+    regeneration["went_on_from"] = made[1]
     assert again == {"object": "list", "data": [regeneration], "has_more": False}
     assert (await burnish.http.get("/v1/feedback")).json()["data"] == []
 
@@ -388,15 +344,11 @@ async def test_only_json_of_reasonable_size_is_taken(burnish: Service):
 
 async def test_raters_are_shown_with_how_far_they_agree_with_the_others(burnish: Service):
     made = [capture(burnish.log, [user(f"q{n}")], assistant(f"a{n}")) for n in range(6)]
-    said = {
-        "ann": [1, 1, 1, -1, -1, -1],
-        "bob": [1, 1, -1, -1, -1, None],
-        "eve": [-1, -1, None, 1, None, None],
-    }
-    for rater, rewards in said.items():
-        for completion_id, reward in zip(made, rewards, strict=True):
-            if reward is not None:
-                body = {"completion_id": completion_id, "rating": reward, "rater": rater}
+    # A letter an answer: good, bad, or none.
+    for rater, ratings in {"ann": "gggbbb", "bob": "ggbbb", "eve": "bb-g"}.items():
+        for completion_id, letter in zip(made, ratings, strict=False):
+            if rating := {"g": "good", "b": "bad"}.get(letter):
+                body = {"completion_id": completion_id, "rating": rating, "rater": rater}
                 assert (await burnish.post(body)).status_code == 201
     await burnish.post({"completion_id": made[5], "comment": "too long", "rater": "only a comment"})
     taken_back = (await burnish.post({"completion_id": made[5], "rating": "good", "rater": "eve"})).json()

@@ -41,8 +41,6 @@ ON_GOOD = "only comments on answers that weren't good do"
 
 @dataclass
 class Burnish:
-    """A burnish with a scripted upstream."""
-
     http: httpx.AsyncClient
     upstream: Upstream
 
@@ -61,7 +59,6 @@ class Burnish:
         return answer.json()["usable"], answer.json()["reason"]
 
     async def rl(self, question: Any, said: str, typed: str) -> str:
-        """Type a command after an answer."""
         messages = [user(question), assistant(said), user(typed)]
         answer = await self.http.post("/v1/chat/completions", json={"model": "m", "messages": messages})
         text: str = answer.json()["choices"][0]["message"]["content"]
@@ -137,16 +134,12 @@ async def test_an_upstream_that_was_down_looks_like_no_answer(burnish: Burnish):
 
 async def test_a_command_in_the_chat_says_so(burnish: Burnish):
     await burnish.ask("Tea?")
-    assert await burnish.rl("Tea?", "Tea.", "/rl good") == (
-        "burnish: rated good – “Tea.” (/rl undo takes it back)"
-    )
+    vain, undo = f", but nothing will be learnt from it: {CUT}", "(/rl undo takes it back)"
+    assert await burnish.rl("Tea?", "Tea.", "/rl good") == f"burnish: rated good – “Tea.” {undo}"
     await burnish.ask("Cut?", stream(events("half an", done=False), cut=True), stream=True)
-    assert await burnish.rl("Cut?", "half an", "/rl 4") == (
-        f"burnish: rated 4 of 5 (Good), but nothing will be learnt from it: {CUT} – “half an” (/rl undo takes it back)"
-    )
-    assert (await burnish.command("good")).startswith(
-        f"rated good: “half an”, but nothing will be learnt from it: {CUT}"
-    )
+    rated = await burnish.rl("Cut?", "half an", "/rl 4")
+    assert rated == f"burnish: rated 4 of 5 (Good){vain} – “half an” {undo}"
+    assert (await burnish.command("good")).startswith(f"rated good: “half an”{vain}")
 
 
 async def test_each_part_of_a_statement_has_rules_of_its_own(burnish: Burnish):
@@ -216,10 +209,8 @@ async def test_an_answer_that_a_rating_of_its_turn_covers_is_judged_by_its_own_c
         listed = (await service.http.get("/burnish/completions")).json()["data"]
         shown = [(await service.http.get(f"/burnish/completions/{name}")).json() for name in (last, first)]
     for page in (listed, shown):
-        assert [(each["id"], each["feedback"][0]["reason"]) for each in page] == [
-            (last, PICTURED),
-            (first, PICTURED),
-        ]
+        reasons = {each["id"]: each["feedback"][0]["reason"] for each in page}
+        assert reasons == {last: PICTURED, first: PICTURED}
 
 
 async def test_later_reasons_are_told_where_the_rating_is_shown(burnish: Burnish):
@@ -248,9 +239,8 @@ async def test_what_runs_did_with_a_rating_is_told_where_it_is_shown(log: Log, t
     registry.record(2, "rejected", "worse")
     async with served(log, registry.versions()) as service:
         listed = (await service.http.get("/burnish/completions")).json()["data"][::-1]
-    told = [
-        (said["usable"], said["reason"], said["learnt_by"]) for each in listed for said in each["feedback"]
-    ]
+    feedback = [each for row in listed for each in row["feedback"]]
+    told = [(each["usable"], each["reason"], each["learnt_by"]) for each in feedback]
     assert told == [
         (True, None, 1),
         (False, f"v1 left it out: {DOUBTED}", None),
@@ -282,9 +272,8 @@ async def test_undo_says_what_counts_now(burnish: Burnish):
     assert undone == "burnish: taken back; it counts as good now – “Tea.”"
     assert "no rating counts for it now" in await burnish.command("undo")
     await burnish.say(made, comment="too long")
-    assert (
-        await burnish.command("undo") == "taken back: your comment on “Tea.”; no rating counts for it now\n"
-    )
+    undone = await burnish.command("undo")
+    assert undone == "taken back: your comment on “Tea.”; no rating counts for it now\n"
 
 
 async def test_a_rater_without_weight_and_an_objective_that_cannot_use_it_are_told(tmp_path: Path):
@@ -292,9 +281,7 @@ async def test_a_rater_without_weight_and_an_objective_that_cannot_use_it_are_to
     async with behind(tmp_path, reply(completion()), train=train) as (http, upstream):
         burnish = Burnish(http, upstream)
         made, same = await burnish.ask("Tea?"), await burnish.ask("Tea?")
-        assert await burnish.say(made, rating="good", rater="eve") == (
-            False,
-            "train.rater_weights gives this rater no weight",
-        )
+        weightless = (False, "train.rater_weights gives this rater no weight")
+        assert await burnish.say(made, rating="good", rater="eve") == weightless
         assert await burnish.say(made, rating="good") == (False, "nothing in it that dpo learns from")
         assert await burnish.say(made, preferred_over=same) == (True, None)

@@ -151,14 +151,10 @@ UNASKED = {
     "another answer": OK.replace(b"right", b"wrong"),
     "a timeout": b"HTTP/1.1 408 Too Late\r\ncontent-length: 5\r\n\r\nwrong",
     "the beginning of one": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwr",
-    "half a head": b"HTTP/1.1 200 OK\r\nx-a: ",
-    "an early hint": b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n",
-    "no body": b"HTTP/1.1 204 None\r\n\r\n",
-    "a last chunk": b"0\r\n\r\n",
-    "an empty line": b"\r\n",
-    "a byte": b"\0",
+    "half a head": b"HTTP/1.1 200 OK\r\nx-a: ", "an early hint": b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n",
+    "no body": b"HTTP/1.1 204 None\r\n\r\n", "a last chunk": b"0\r\n\r\n", "an empty line": b"\r\n", "a byte": b"\0",
     "TLS": b"\x15\x03\x03\0\x02\x02\x46",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("said", UNASKED.values(), ids=UNASKED)

@@ -14,10 +14,10 @@ from burnish.config.config import load_config
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES, WRITE
 from burnish.proxy.http.tunnel import TUNNEL
 from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
-from tests.support.inprocess import run, serving
+from tests.support.inprocess import behind, run, serving
 from tests.support.patience import within
 from tests.support.raw_server import dialled
-from tests.support.upstream import completion, reply, upstream
+from tests.support.upstream import completion, reply
 
 CHAT = "/v1/chat/completions"
 BODY = b'{"model":"m","messages":[]}'
@@ -111,10 +111,8 @@ async def two(running: Stage, content: bytes, at: int) -> list[bytes]:
 @pytest.mark.parametrize("chunked", [True, False])
 def test_a_request_sent_ahead_may_be_split_at_any_byte(tmp_path: Path, target: str, chunked: bool) -> None:
     with stage(tmp_path) as running:
-        turns = (
-            Asked("POST", target, [(b"X-Turn", turn)], BODY, [BODY] if chunked else None)
-            for turn in (b"1", b"2")
-        )
+        chunks = [BODY] if chunked else None
+        turns = (Asked("POST", target, [(b"X-Turn", turn)], BODY, chunks) for turn in (b"1", b"2"))
         first, second = (request_bytes(turn, running.url) for turn in turns)
         for at in range(len(first), len(first + second)):
             running.plan(Planned(200, [], [b"ans", b"wer"]))
@@ -137,11 +135,8 @@ async def test_a_request_that_offers_another_protocol_is_one_like_any(
     framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
     length = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: %d\r\n" % len(body)
     one = b"POST %b HTTP/1.1\r\nHost: localhost\r\n%b%b\r\n%b" % (CHAT.encode(), OTHER, length, framed)
-    async with (
-        upstream(reply(completion())) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        dialled(url) as (reader, writer),
-    ):
+    async with behind(tmp_path, reply(completion())) as (http, server), dialled(str(http.base_url)) as ends:
+        reader, writer = ends
         said = 3 * one  # two of them sent ahead
         for at in range(0, len(said), len(said) // pieces + 1):
             writer.write(said[at : at + len(said) // pieces + 1])
@@ -160,10 +155,8 @@ async def test_an_offer_that_cannot_be_read_is_refused(
     tmp_path: Path, protocol: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     offer = b"GET /\xff HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol
-    async with (
-        serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _),
-        dialled(url, offer) as (reader, _),
-    ):
+    async with serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _), dialled(url, offer) as ends:
+        reader, _ = ends
         assert (await reader.read(-1)).startswith(b"HTTP/1.1 400 ")
     assert not caplog.records
 
@@ -188,8 +181,8 @@ async def test_a_stop_answers_a_request_that_has_begun_to_come_on_a_kept_connect
 
 async def test_a_thousand_offers_at_once_are_answered(tmp_path: Path) -> None:
     offers = 1000 * (b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % OTHER)
-    async with upstream(reply(b"fine")) as server, serving(tmp_path, upstream=server.url) as (url, _):
-        async with dialled(url, offers) as (reader, _):
+    async with behind(tmp_path, reply(b"fine")) as (http, _):
+        async with dialled(str(http.base_url), offers) as (reader, _):
             for _ in range(1000):
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
                 await reader.readexactly(4)

@@ -102,8 +102,7 @@ async def test_no_request_goes_up_within_another(tmp_path: Path, path: str) -> N
             assert "load_lora" not in request.target and "sleep" not in request.target, request
             lines = [(name.lower(), value) for name, value in request.headers]
             framing = [value for name, value in lines if name in ("content-length", "transfer-encoding")]
-            assert len(framing) <= 1 and all(each.isdecimal() or each == "chunked" for each in framing), (
-                request
-            )
+            assert len(framing) <= 1, request
+            assert all(value.isdecimal() or value == "chunked" for value in framing), request
             assert not any(set(name + value) & set("\r\n\0") or name != name.strip() for name, value in lines)
         assert passed_on

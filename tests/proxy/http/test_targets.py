@@ -14,14 +14,7 @@ from tests.support.raw_server import OK, dialled, says, server
 from tests.support.upstream import reply
 
 EVIL = "evil.example"
-TARGETS = [
-    "*",
-    f"*.{EVIL}/x",
-    f"*@{EVIL}/x",
-    f"*:1@{EVIL}/v1/chat/completions",
-    f"%2f@{EVIL}/x",
-    f"http://{EVIL}/x",
-]
+TARGETS = ["*", f"*.{EVIL}/x", f"*@{EVIL}/x", f"*:1@{EVIL}/v1/messages", f"%2f@{EVIL}/x", f"http://{EVIL}/x"]
 LINES = [f"{method} {target}" for method in ("GET", "POST", "OPTIONS") for target in TARGETS]
 
 

@@ -112,11 +112,8 @@ async def test_the_sdk_of_openai_talks_in_real_time(tmp_path: Path) -> None:
         ws = url.replace("http", "ws", 1) + "/v1"
         async with AsyncOpenAI(base_url=url + "/v1", websocket_base_url=ws, api_key="sk-caller") as openai:
             async with openai.realtime.connect(model="gpt-realtime") as connection:
-                said: Any = {
-                    "type": "message",
-                    "role": "user",
-                    "content": [{"type": "input_text", "text": "Hi"}],
-                }
+                content: Any = [{"type": "input_text", "text": "Hi"}]
+                said: Any = {"type": "message", "role": "user", "content": content}
                 await connection.conversation.item.create(item=said)
                 event = await connection.recv()
         assert event.type == "conversation.item.added"
@@ -311,11 +308,8 @@ async def test_no_answer_at_all_is_an_error_of_burnish(
 
 
 async def test_nobody_is_told_to_switch_who_did_not_ask(tmp_path: Path) -> None:
-    async with (
-        raw(tmp_path, AGREED + b"smuggled") as url,
-        httpx.AsyncClient(base_url=url, timeout=within(60)) as http,
-    ):
-        answer = await http.get(PATH)
+    async with raw(tmp_path, AGREED + b"smuggled") as url, httpx.AsyncClient(timeout=within(60)) as http:
+        answer = await http.get(url + PATH)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
 
 
@@ -370,13 +364,10 @@ async def test_it_is_one_of_the_connections_that_an_upstream_is_given(tmp_path: 
         await reader.read(-1)
 
     flags = {"max_connections": 1, "queue_timeout_s": 0.2}
-    async with (
-        raw(tmp_path, AGREED, talk, **flags) as url,
-        httpx.AsyncClient(base_url=url, timeout=within(60)) as http,
-    ):
+    async with raw(tmp_path, AGREED, talk, **flags) as url, httpx.AsyncClient(timeout=within(60)) as http:
         async with dialled(url, HANDSHAKE) as (reader, _):
             await reader.readuntil(b"\r\n\r\n")
-            assert (await http.get("/v1/any")).status_code == 503
+            assert (await http.get(f"{url}/v1/any")).status_code == 503
             async with dialled(url, HANDSHAKE) as (refused, _):
                 assert (await refused.readline()).startswith(b"HTTP/1.1 503 ")
         await passed(url, 2)  # so its place is free again

@@ -50,7 +50,7 @@ def test_reasoning_and_refusal_are_kept_beside_the_content():
         chunk({"role": "assistant", "content": None, "reasoning_content": "let "}),
         chunk({"reasoning_content": "me see"}),
         chunk({"content": "42", "refusal": None}),
-        chunk({"refusal": "no"}, "stop"),
+        chunk({"refusal": "no", "content": None}, "stop"),
     )
     said = {"reasoning_content": "let me see", "content": "42", "refusal": "no"}
     assert reply.message == {"role": "assistant", **said}
