@@ -21,6 +21,8 @@ LIMITS = {
     "burnish.learner.learning": "CHECK_LIMIT_S",
 }
 """By module."""
+USUAL = {module: getattr(import_module(module), name) for module, name in LIMITS.items()}
+"""Seconds. Each conftest makes a fixture of its own, so they may not multiply what another has set."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,6 +30,5 @@ def patient() -> Iterator[None]:
     """Give burnish as long as this machine needs, and more. A conftest imports this for the tests beside it."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name in LIMITS.items():
-            found = import_module(module)
-            patch.setattr(found, name, within(3 * getattr(found, name)))
+            patch.setattr(import_module(module), name, within(3 * USUAL[module]))
         yield
