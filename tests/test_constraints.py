@@ -19,7 +19,12 @@ def test_every_package_of_the_development_profile_and_of_the_cloud_extra_is_pinn
             for extra in ("train", "demo", "cloud", "agents", "tensorboard")
             for requirement in extras[extra]
         ),
-        *project["dependency-groups"]["dev"],
+        *(
+            each
+            for group in ("lint", "dev")
+            for each in project["dependency-groups"][group]
+            if isinstance(each, str)
+        ),
     ]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {line.partition("==")[0] for line in lines}

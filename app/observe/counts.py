@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.metrics_core import Metric
@@ -27,6 +27,17 @@ COUNTED = (
 )  # fmt: skip
 
 
+class _OfCompletions(NamedTuple):
+    """Series that each completion of a kind adds to, looked up at once."""
+
+    requests: Counter
+    duration: Histogram
+    request_bytes: Counter
+    response_bytes: Counter
+    input_tokens: Counter
+    output_tokens: Counter
+
+
 class Counts(Collector):
     def __init__(self) -> None:
         # Otherwise each series has another one with its start time.
@@ -34,18 +45,22 @@ class Counts(Collector):
         self._registry = CollectorRegistry()
         self._families = {measure: self._family(measure) for measure in COUNTED}
         self._series: dict[tuple[Measure, tuple[str, ...]], Any] = {}
+        self._completions: dict[tuple[str, int | None, str], _OfCompletions] = {}
 
     def collect(self) -> Iterable[Metric]:
         return self._registry.collect()
 
     def completed(self, completion: Completion) -> None:
         ended, wire, surface = completion.ended, completion.wire, completion.asked.surface
-        self._add(1, measures.REQUESTS, surface, _class_of(ended.status), ended.outcome)
-        self._of(measures.DURATION, surface, ended.outcome).observe(ended.total_s)
-        self._add(len(wire.request_body), measures.REQUEST_BYTES, surface)
-        self._add(sum(map(len, wire.chunks)), measures.RESPONSE_BYTES, surface)
-        self._add(ended.prompt_tokens, measures.TOKENS, surface, "input")
-        self._add(ended.completion_tokens, measures.TOKENS, surface, "output")
+        kind = surface, ended.status, ended.outcome
+        if (series := self._completions.get(kind)) is None:
+            series = self._completions[kind] = self._of_completions(*kind)
+        series.requests.inc()
+        series.duration.observe(ended.total_s)
+        series.request_bytes.inc(len(wire.request_body))
+        series.response_bytes.inc(sum(map(len, wire.chunks)))
+        series.input_tokens.inc(ended.prompt_tokens or 0)
+        series.output_tokens.inc(ended.completion_tokens or 0)
         if ended.first_byte_s is not None and is_streamed(completion):
             self._of(measures.FIRST_TOKEN, surface).observe(ended.first_byte_s)
 
@@ -74,6 +89,16 @@ class Counts(Collector):
     def refused(self, status: int) -> None:
         """Count a request that burnish answered with an error of its own."""
         self._add(1, measures.REFUSALS, str(status))
+
+    def _of_completions(self, surface: str, status: int | None, outcome: str) -> _OfCompletions:
+        return _OfCompletions(
+            self._of(measures.REQUESTS, surface, _class_of(status), outcome),
+            self._of(measures.DURATION, surface, outcome),
+            self._of(measures.REQUEST_BYTES, surface),
+            self._of(measures.RESPONSE_BYTES, surface),
+            self._of(measures.TOKENS, surface, "input"),
+            self._of(measures.TOKENS, surface, "output"),
+        )
 
     def _add(self, count: int | None, measure: Measure, *labels: str) -> None:
         self._of(measure, *labels).inc(count or 0)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import burnish.adapters
 from burnish.proxy.http import errors
 
 
@@ -12,7 +11,3 @@ def test_every_error_is_the_standard_librarys_too_and_says_its_status() -> None:
         assert 400 <= kind.status < 600
         envelope = kind("what to do", param="field").envelope()["error"]
         assert (envelope["message"], envelope["param"]) == ("what to do", "field")
-
-
-def test_the_public_face_of_the_adapters_is_their_errors() -> None:
-    assert all(issubclass(getattr(burnish.adapters, name), Exception) for name in burnish.adapters.__all__)

@@ -27,7 +27,7 @@ WEIGHTS = {"bob": 0.5, "eve": 0.0, "judge": 3.0}
 
 
 async def full_read(log: Log, next_turns: bool, learnt: Collection[str], since: str) -> RatingCounts:
-    rated = await all_rated(log, WEIGHTS, next_turns=next_turns)
+    rated = await all_rated(log, rater_weights=WEIGHTS, next_turns=next_turns)
     summaries = [
         RatingSummary(each.feedback_ids, (each.reward > 0) - (each.reward < 0), commented, paired, each.fault)
         for each in rated
