@@ -72,8 +72,8 @@ def test_a_few_of_a_kind_and_then_their_number(limited: RateLimited, target: Tar
     assert target.lines == [*(f"odd request {number}" for number in range(FEW)), "another kind"]
     clock.now = FIRST_SPAN_S
     warn(100)
-    number = f"{100 - FEW} more like this one: odd request 0"
-    assert target.lines[-2:] == [number, "odd request 100"], "a line of code is a kind"
+    skipped = f"{100 - FEW} more like this one: odd request 0"
+    assert target.lines[-2:] == [skipped, "odd request 100"], "a line of code is a kind"
 
 
 def test_what_burnish_says_by_itself_is_never_left_out(limited: RateLimited, target: Target) -> None:

@@ -77,7 +77,8 @@ class Answer:
     """What the client keeps of it in its history."""
 
 
-def user(content: Any) -> Json:
+def user(content: Any) -> Any:
+    """A user's turn, for which each client has a type of its own."""
     return {"role": "user", "content": content}
 
 

@@ -64,8 +64,8 @@ async def test_doors(
         assert not any(key in value for key in ("root", "caller") for value in values)
         for doors, opens in ((FOR_ALL, asks), (FOR_ADMINS, administers)):
             for method, path in doors:
-                body = {"json": {"text": "/rl status"}} if method in ("POST", "PATCH") else {}
-                answer = await client.request(method, path, **body)
+                body = {"text": "/rl status"} if method in ("POST", "PATCH") else None
+                answer = await client.request(method, path, json=body)
                 assert (answer.status_code not in (401, 403)) is opens, (method, path, answer.text)
         if asks and not administers:
             assert "admin_key" in (await client.get("/burnish/completions")).json()["error"]["message"]

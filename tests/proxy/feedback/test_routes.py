@@ -52,7 +52,7 @@ async def served(log: Log, versions: Sequence[AdapterVersion] = ()) -> AsyncIter
     own = own_application(routes)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await own(scope | {IDENTITY: EVERYBODY}, receive, send)
+        await own({**scope, IDENTITY: EVERYBODY}, receive, send)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
         yield Service(log, http, told, forgotten)
@@ -227,8 +227,12 @@ async def test_undo_takes_back_and_stays_in_the_list(burnish: Service):
     record = (await burnish.http.get(f"/v1/feedback/{posted['id']}")).json()
     undone = await burnish.http.delete(f"/v1/feedback/{record['id']}")
     assert undone.status_code == 200
-    now = {"rated": None, "about": {"prompt": "hi", "reply": "Hello!"}}
-    now |= {"usable": False, "reason": "taken back"}
+    now = {
+        "rated": None,
+        "about": {"prompt": "hi", "reply": "Hello!"},
+        "usable": False,
+        "reason": "taken back",
+    }
     assert undone.json() == {**record, "undone_at": undone.json()["undone_at"], **now}
     assert undone.json()["undone_at"] is not None
     assert [each.undone_at for each in burnish.told] == [None, undone.json()["undone_at"]]
@@ -258,7 +262,7 @@ async def test_lists_come_in_pages(burnish: Service):
 async def test_feedback_is_listed_by_who_gave_it_and_of_what(burnish: Service):
     made = [capture(burnish.log, [user(f"q{n}")], adapter_version=n) for n in range(3)]
     answers = (*made, made[2])
-    given = [
+    given: list[dict[str, Any]] = [
         {"rating": "good", "rater": "ann", "tags": ["a", "b"]},
         {"rating": "bad", "source": "implicit"},
         {"rating": 0.5, "rater": "ann", "tags": ["b"]},
@@ -304,7 +308,7 @@ async def test_the_next_turn_and_what_was_asked_again_are_shown(burnish: Service
     linked = [(each["continues"], each["next_turn"]) for each in shown]
     assert linked == [(None, None), (None, "shorter"), (made[1], None)]
     again = (await burnish.http.get("/burnish/regenerations", params={"limit": 1})).json()
-    regeneration = {"object": "regeneration", "completion_id": made[1], "instead_of": made[0]}
+    regeneration: dict[str, Any] = {"object": "regeneration", "completion_id": made[1], "instead_of": made[0]}
     regeneration |= {"conversation_id": shown[1]["conversation_id"], "created_at": 1_790_000_010.0}
     regeneration["went_on_from"] = made[1]
     assert again == {"object": "list", "data": [regeneration], "has_more": False}

@@ -65,7 +65,7 @@ async def echo(server: ServerConnection) -> None:
         await server.send(message)
 
 
-async def passed(url: str, count: int = 1, **headers: str) -> list[dict[str, Any]]:
+async def passed(url: str, count: int = 1, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """What was logged, as soon as it is so much."""
     async with (
         httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=within(60)) as http,
@@ -139,7 +139,7 @@ async def test_the_handshake_takes_along_what_any_request_does(tmp_path: Path) -
             async with client(url):
                 pass
         assert refused.value.response.status_code == 401
-        (record,) = await passed(url, **{"x-burnish-key": "our"})
+        (record,) = await passed(url, headers={"x-burnish-key": "our"})
     ((request, subprotocol),) = got
     assert request.path == PATH
     assert request.headers["host"].startswith("127.0.0.1:")

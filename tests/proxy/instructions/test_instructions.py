@@ -20,13 +20,13 @@ from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, LearntFeedbac
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.learner.test_engine_faults import registered
-from tests.learner.test_foreign_engine import Engine
 from tests.learner.test_foreign_engine import world as foreign_engine
 from tests.proxy.log.exchanges import locked
 from tests.proxy.log.test_place import until_trouble
 from tests.support.inprocess import behind
 from tests.support.patience import within
 from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
+from tests.support.vllm_double import Engine
 
 PATH = "/v1/chat/completions"
 QUESTION = [{"role": "user", "content": "What is tea?"}]

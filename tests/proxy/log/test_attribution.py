@@ -140,7 +140,7 @@ async def test_a_retry_joins_its_first_attempt(log: Log):
 async def test_targets(log: Log):
     first = capture(log, [user("a")], "one", response_id="r1", caller="ann")
     second = capture(log, [user("b")], "two", caller="ann")
-    failed = {"chunks": (), "outcome": "failed", "status": None}
+    failed: dict[str, Any] = {"chunks": (), "outcome": "failed", "status": None}
     capture(log, [user("d")], caller="ann", **failed)
     unanswered = capture(log, [user("b"), assistant("two"), user("more")], **failed)
     assert (await log.resolve(conversation_id=await conversation(log, unanswered))).id == second

@@ -12,10 +12,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from burnish.learner.export import FAULTS
 from burnish.proxy.log import Log
 from burnish.proxy.log.credentials import KINDS, holds_credential, without_credentials
-from burnish.proxy.log.faults import Rules
+from burnish.proxy.log.faults import FAULTS, Rules
 from burnish.proxy.log.tally import RatingTally
 from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, user
 from tests.support.inprocess import behind, logged

@@ -83,7 +83,7 @@ async def test_a_conversation_is_rated_as_far_as_it_went(log: Log):
     first = capture(log, [user("a")], "one")
     await rate(log, first, -1.0, scope="conversation")
     later = capture(log, [user("a"), assistant("one"), user("b")], "two")
-    failed = {"chunks": (), "outcome": "failed", "status": None}
+    failed: dict[str, Any] = {"chunks": (), "outcome": "failed", "status": None}
     unanswered = capture(log, [user("a"), assistant("one"), user("c")], **failed)
     assert await rewards(log) == {first: -1.0}
     await rate(log, later, 1.0, scope="conversation")
@@ -307,13 +307,13 @@ async def test_what_the_user_said_next_is_found_where_the_client_rewrote_the_his
 # As training hears it
 
 
-def graded(*rewards: float, scale: str = "likert", rater: str = "ann", **more: Any) -> list[Feedback]:
+def graded(*rewards: float | None, scale: str = "likert", rater: str = "ann", **more: Any) -> list[Feedback]:
     drafts = [FeedbackDraft("c0", "rl", reward=r, scale=scale, rater=rater, **more) for r in rewards]
     return [Feedback(f"fb_{rater}_{n}", float(n), "", draft) for n, draft in enumerate(drafts)]
 
 
-def rewards_of(feedback: list[Feedback]) -> list[float | None]:
-    return [each.draft.reward for each in feedback]
+def rewards_of(feedback: list[Feedback]) -> list[float]:
+    return [each.draft.reward for each in feedback if each.draft.reward is not None]
 
 
 def test_few_grades_equal_grades_and_good_or_bad_stay_as_they_are():
@@ -388,8 +388,10 @@ def test_a_judge_is_heard_again_once_the_person_takes_it_back():
 
 @given(feedback, feedback)
 def test_whatever_judges_say_people_count_the_same(people: list[Feedback], others: list[Feedback]):
-    as_judge = {"source": "judge", "rater": "judge"}
-    judges = [replace(each, id=f"j{each.id}", draft=replace(each.draft, **as_judge)) for each in others]
+    judges = [
+        replace(each, id=f"j{each.id}", draft=replace(each.draft, source="judge", rater="judge"))
+        for each in others
+    ]
     alone, together = effective(people, places), effective([*judges, *people], places)
     assert {name: together[name] for name in alone} == alone
     assert effective([*people, *judges], places) == together

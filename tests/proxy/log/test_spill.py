@@ -126,15 +126,14 @@ def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
-    "empty": lambda file: file.write_bytes(b""),
+    "empty": Path.touch,
     "garbage": lambda file: file.write_bytes(bytes(range(256)) * 40),
-    "a length of gigabytes": lambda file: file.write_bytes(b"\xff" * 4 + file.read_bytes()[4:]),
-    "a length of nothing": lambda file: file.write_bytes(bytes(8) + file.read_bytes()),
+    "a length of gigabytes": lambda file: file.write_bytes(b"\xff" * 4 + packed(made(1)[0])[4:]),
+    "a length of nothing": lambda file: file.write_bytes(bytes(8) + packed(made(1)[0])),
     "text": lambda file: file.write_text("captures"),
-    "gone": Path.unlink,
-    "a folder": lambda file: (file.unlink(), file.mkdir()),
-    "a link to nowhere": lambda file: (file.unlink(), file.symlink_to("nowhere")),
-    "a link to itself": lambda file: (file.unlink(), file.symlink_to(file)),
+    "a folder": Path.mkdir,
+    "a link to nowhere": lambda file: file.symlink_to("nowhere"),
+    "a link to itself": lambda file: file.symlink_to(file),
 }
 
 
@@ -143,9 +142,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 async def test_a_damaged_file_harms_no_other(tmp_path: Path, damage: Callable[[Path], object], suffix: str):
     files = tmp_path / "log" / "log.sqlite3-spill"
     files.mkdir(parents=True)
-    file = files / f"100000000001{suffix}"
-    file.write_bytes(b"".join(map(packed, made(2))))
-    damage(file)
+    damage(files / f"100000000001{suffix}")
     kept = [exchange([user(str(number))]) for number in range(3)]
     (files / "100000000002.captures").write_bytes(b"".join(map(packed, kept)))
     async with opened(tmp_path, arrivals := Arrivals()) as log:

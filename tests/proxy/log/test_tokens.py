@@ -67,7 +67,7 @@ def test_a_file_of_waiting_captures_holds_them(tmp_path: Path) -> None:
     *same, unknown = spill.read(9)
     spill.close()
     assert same == given
-    tokens = unknown.wire.tokens  # type: ignore[union-attr]
+    tokens = unknown.wire.tokens
     assert tokens and math.isnan(tokens.logprobs[0]) and tokens.reply == UNKNOWN.reply
 
 

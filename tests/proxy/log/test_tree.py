@@ -92,9 +92,13 @@ def test_messages_that_say_different_things_differ(one: dict[str, Any], other: d
 
 
 def test_what_is_stored_says_all_that_was_sent_but_what_is_empty():
-    message = {"role": "assistant", "content": [{"type": "text", "text": "hi", "cache_control": {}}]}
-    message |= {"refusal": None, "reasoning_content": "hm", "tool_calls": []}
-    assert stored(message) == {"role": "assistant", "content": "hi", "reasoning_content": "hm"}
+    content = [{"type": "text", "text": "hi", "cache_control": {}}]
+    more = {"refusal": None, "reasoning_content": "hm", "tool_calls": []}
+    assert stored({"role": "assistant", "content": content, **more}) == {
+        "role": "assistant",
+        "content": "hi",
+        "reasoning_content": "hm",
+    }
 
 
 def test_loading_gives_a_content_again():

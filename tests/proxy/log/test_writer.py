@@ -314,13 +314,15 @@ def captured_until_killed(path: Path, after_s: float) -> list[tuple[str, float]]
 
 async def stored_after_kill(tmp_path: Path) -> list[str]:
     """Return what the next two starts find in the log, earliest first: the second finds nothing more."""
-    found = []
-    for _ in range(2):
+
+    async def stored() -> list[str]:
         async with opened(tmp_path) as log:
-            await until(lambda log=log: not log._writer.behind)
-            found.append([each.id for each in await log.completions(limit=100_000)][::-1])
-    assert found[0] == found[1]
-    return found[0]
+            await until(lambda: not log._writer.behind)
+            return [each.id for each in await log.completions(limit=100_000)][::-1]
+
+    names = await stored()
+    assert await stored() == names
+    return names
 
 
 async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: Path):

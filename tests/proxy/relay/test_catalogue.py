@@ -40,11 +40,10 @@ async def asking(tmp_path: Path, *says: Script | dict[str, Any], **flags: Any) -
 async def test_ollamas_clients_find_the_models_with_a_tag_and_may_ask_with_it(tmp_path: Path) -> None:
     async with asking(tmp_path, {"content": "Hello."}, {"content": "Hi."}) as here:
         found = (await here.ollama.list()).models
-        names = [each.model for each in found]
-        assert names == ["default:latest", "qwen:latest", "org/llama:8b"]
+        assert [each.model for each in found] == ["default:latest", "qwen:latest", "org/llama:8b"]
         assert found[1].modified_at == MADE
         assert len({each.digest[:12] for each in found if each.digest}) == 3
-        for name in names[:2]:
+        for name in ("default:latest", "qwen:latest"):
             assert (await here.ollama.chat(name, [{"role": "user", "content": "Hello?"}])).message.content
         assert [asked["model"] for asked in here.asked()] == ["qwen", "qwen"]
         assert (await here.http.get("/api/version")).json() == {"version": "0.33.0"}

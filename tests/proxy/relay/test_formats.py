@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.support import wires
+from tests.support.chat_wire import called
 from tests.support.sdks import (
     FORMATS,
     FULL,
@@ -23,7 +24,6 @@ from tests.support.sdks import (
     Answer,
     Failed,
     Json,
-    called,
     status_code,
     user,
     world,
@@ -158,7 +158,7 @@ async def test_a_missing_upstream_is_the_clients_own_error(tmp_path: Path, name:
 def error_of(name: str, status: int) -> Json:
     if name == "ollama":
         return {"error": "no model mock"}
-    said = {"message": "no model mock", "type": "x", "code": "y"}
+    said: Json = {"message": "no model mock", "type": "x", "code": "y"}
     if name == "google":
         said |= {"code": status, "status": KINDS[status][name]}
     elif name == "messages":

@@ -10,8 +10,9 @@ import orjson
 import pytest
 from google.genai import types
 
+from tests.support.chat_wire import called
 from tests.support.inprocess import calling
-from tests.support.sdks import called, user, world
+from tests.support.sdks import user, world
 from tests.support.upstream import reply
 
 PATH = "/v1beta/models/m:generateContent"

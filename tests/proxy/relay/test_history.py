@@ -64,7 +64,7 @@ def is_assistants(item: Json) -> bool:
 
 
 def parts_of(item: Json) -> list[Json]:
-    content = item.get("parts", item.get("content"))
+    content: Any = item.get("parts", item.get("content"))
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
@@ -138,7 +138,8 @@ async def test_our_answers_are_known_without_their_commands(dialect: Dialect, co
     async with behind(tmp_path, counting(dialect)) as (client, server):
         first = await ask(client, dialect, dialect.body((QUESTION,)))
         ours = await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(f"/rl {command}"))))
-        changes = (unchanged, *(partial(joined, between=between) for between in ("\n\n", "", None)))
+        changes: list[Callable[[Json], Json]] = [unchanged]
+        changes += [partial(joined, between=between) for between in ("\n\n", "", None)]
         for change in changes:
             for answer in (first, "Edited by the client."):
                 said = (QUESTION, assistant(answer), assistant(ours), user("Why?"))

@@ -37,7 +37,10 @@ async def before(
 
 
 STAND_FOR_NONE = ("Bearer burnish", "bearer -", "Bearer DUMMY_KEY", "Bearer", "")
-ARRIVES = [({}, OURS), *(({"authorization": key}, OURS) for key in STAND_FOR_NONE)]
+ARRIVES: list[tuple[dict[str, str], str | None]] = [
+    ({}, OURS),
+    *(({"authorization": key}, OURS) for key in STAND_FOR_NONE),
+]
 ARRIVES += [({"authorization": key}, key) for key in (THEIRS, "Basic dXNlcjpwdw==")]
 ARRIVES += [({"authorization": "Bearer burnish", "x-api-key": "sk-theirs"}, None)]
 

@@ -9,9 +9,10 @@ import pytest
 
 from burnish.proxy.surfaces.choices import MOST_CALLS
 from burnish.system.apart import LARGE_BYTES
+from tests.support.chat_wire import called
 from tests.support.dialects import DIALECTS, Answer, user
 from tests.support.inprocess import behind, logged
-from tests.support.sdks import FORMATS, called, world
+from tests.support.sdks import FORMATS, world
 from tests.support.sdks import user as says
 from tests.support.upstream import reply, stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anthropic
 import pytest
@@ -11,7 +12,6 @@ from anthropic import AsyncAnthropic
 from tests.support.sdks import user, world
 from tests.support.upstream import reply
 
-ASK = {"model": "mock", "max_tokens": 50}
 RAIN = {"content": "Rain."}
 
 
@@ -21,8 +21,9 @@ async def test_default_means_the_upstreams_own_model_also_where_tokens_are_count
         here.unknown = reply(b'{"input_tokens":3}')
         count = await here.anthropic.messages.count_tokens(model="default", messages=[user("How long?")])
         assert (count.input_tokens, await here.logged()) == (3, [])
-        body = {"max_tokens": 9, "model": "default", "messages": [user("Hi.")]}
-        await here.anthropic.beta.messages.create(**body, extra_query={"beta": "true"})
+        await here.anthropic.beta.messages.create(
+            max_tokens=9, model="default", messages=[user("Hi.")], extra_query={"beta": "true"}
+        )
         (record,) = await here.logged()
     assert (record["model_served"], record["reply"]["content"]) == ("their-model", "Rain.")
     asked = [request for request in here.upstream.requests if request.method == "POST"]
@@ -34,10 +35,14 @@ async def test_errors_are_the_clients_own(tmp_path: Path) -> None:
     async with world(tmp_path, native=True, max_body_bytes=4096) as here:
         here.unknown = reply(b'{"data": []}')
         messages = here.anthropic.messages
-        for call, more in ((messages.count_tokens, {}), (messages.create, {"max_tokens": 5})):
+        calls: list[tuple[Any, dict[str, int]]] = [
+            (messages.count_tokens, {}),
+            (messages.create, {"max_tokens": 5}),
+        ]
+        for call, more in calls:
             with pytest.raises(anthropic.NotFoundError) as missing:
                 await call(model="default", messages=[user("Hi.")], **more)
-            assert missing.value.body["error"]["type"] == "not_found_error"
+            assert missing.value.type == "not_found_error"
             with pytest.raises(anthropic.RequestTooLargeError):
                 await call(model="mock", messages=[user("x" * 5000)], **more)
 
@@ -49,7 +54,7 @@ async def test_a_key_of_burnish_is_taken_where_clients_put_it_and_kept(tmp_path:
         for key in ("wrong", "geheim"):
             headers = {header: key if header == "x-api-key" else f"Bearer {key}"}
             async with AsyncAnthropic(base_url=here.url, default_headers=headers, max_retries=0) as sdk:
-                asking = sdk.messages.create(**ASK, messages=[user("Hi.")])
+                asking = sdk.messages.create(model="mock", max_tokens=50, messages=[user("Hi.")])
                 if key == "geheim":
                     assert (await asking).content[0].text == "Rain."
                     continue

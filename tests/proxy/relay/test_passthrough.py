@@ -168,8 +168,8 @@ async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
 async def test_who_is_forgotten_leaves_nothing_of_it_either(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(b"{}")) as (client, _):
         for user in ("ann", "ben", "ann"):
-            asked = {"json": {"model": f"of-{user}"}, "headers": {"x-burnish-user": user}}
-            await client.post("/v1/embeddings", **asked)
+            headers = {"x-burnish-user": user}
+            await client.post("/v1/embeddings", json={"model": f"of-{user}"}, headers=headers)
         assert (await client.delete("/burnish/users/ann")).json()["erased"] == 2
         assert [each["caller"] for each in await passed(client)] == ["ben"]
     files = stored(tmp_path)

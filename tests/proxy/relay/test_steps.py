@@ -47,7 +47,7 @@ async def test_only_who_asked_for_a_step_gets_its_fault(error: Exception, caplog
 async def test_no_step_hangs_for_ever(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     monkeypatch.setattr(Step, "limit_s", 0.01)
     with pytest.raises(Unavailable, match="try again"):
-        await act(Asked(), asyncio.Event().wait())
+        await act(Asked(), asyncio.Future())
     with caplog.at_level(logging.WARNING):
-        await act(Added(), asyncio.Event().wait())
+        await act(Added(), asyncio.Future())
     assert "longer than" in caplog.text

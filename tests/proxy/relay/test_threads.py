@@ -17,8 +17,9 @@ from starlette.routing import Route
 from burnish.adapters.hosts.detect import weights_digest
 from tests.learner.test_foreign_engine import world as engine_world
 from tests.support import anthropic_wire
+from tests.support.chat_wire import called
 from tests.support.inprocess import logged, ratings
-from tests.support.sdks import Json, World, called, user, world
+from tests.support.sdks import Json, World, user, world
 from tests.support.upstream import Received, reply, stream
 from tests.support.vllm_double import Engine, live_version
 

@@ -20,8 +20,8 @@ from tests.support.token_ids import CALLING, CHAT, captured, held, told
 
 TEMPLATE = Path(__file__).parents[2] / "support" / "calls_tools.jinja"
 QUESTION = [{"role": "user", "content": "Repeat: 😀🫠 häß 你好"}]
-BRIEF = {"messages": QUESTION, "max_tokens": 12, "temperature": 0}
-SPLIT = {"messages": QUESTION, "max_tokens": 20, "grammar": 'root ::= "🫠 ok"'}
+BRIEF: dict[str, Any] = {"messages": QUESTION, "max_tokens": 12, "temperature": 0}
+SPLIT: dict[str, Any] = {"messages": QUESTION, "max_tokens": 20, "grammar": 'root ::= "🫠 ok"'}
 ENDS = (0, 2)
 """The ids with which the small model may end a turn."""
 both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

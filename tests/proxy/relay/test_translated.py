@@ -14,12 +14,12 @@ import openai
 import orjson
 import pytest
 
+from tests.support.chat_wire import called
 from tests.support.dialects import DIALECTS
 from tests.support.dialects import user as asks
 from tests.support.inprocess import serving
 from tests.support.patience import within
 from tests.support.sdks import (
-    CHAT,
     FORMATS,
     FULL,
     GEMINI,
@@ -28,11 +28,11 @@ from tests.support.sdks import (
     TOOLS,
     WEATHER,
     Json,
-    called,
     user,
     world,
 )
 from tests.support.upstream import Received, reply, stream, upstream
+from tests.support.wires import CHAT
 
 TURNS: list[Json] = [
     {"reasoning_content": "Hm.", "tool_calls": [called("look", {"city": "Köln"}, "call_a")]},
@@ -121,8 +121,8 @@ async def test_references_stand_for_answers(tmp_path: Path, stream: bool) -> Non
                 await here.ask("responses", [{"type": "item_reference", "id": name}, user("Hi.")], stream)
         eve = here.openai.with_options(default_headers={"x-burnish-user": "eve"})
         with pytest.raises(openai.BadRequestError, match="not found"):
-            said = [*references(got.raw.output), user("What was it?")]
-            await eve.responses.create(model="mock", input=said)
+            question: Any = [*references(got.raw.output), user("What was it?")]
+            await eve.responses.create(model="mock", input=question)
     assert rated.text.startswith("burnish: rated bad")
     told = [*HISTORY, {"role": "assistant", "content": "Rain."}, user("And now?")]
     assert asked[2] == records[2]["messages"] == told
@@ -134,11 +134,11 @@ async def test_references_stand_for_answers(tmp_path: Path, stream: bool) -> Non
 async def test_a_prompt_is_a_users_turn(tmp_path: Path, stream: bool) -> None:
     async with world(tmp_path, {"reasoning_content": "Hm.", "content": "A cat."}) as here:
         more: Any = {"system": "Be kind.", "images": [IMAGE], "format": SCHEMA}
-        given: Any = await here.ollama.generate("mock", "What is it?", stream=stream, **more)
+        generate: Any = here.ollama.generate
+        given = await generate("mock", "What is it?", stream=stream, **more)
         parts = [part async for part in given] if stream else [given]
         with pytest.raises(ollama.ResponseError, match="suffix needs an upstream") as caught:
-            refused: Any = await here.ollama.generate("mock", "def f(", suffix="return", stream=stream)
-            await anext(refused)
+            await anext(await generate("mock", "def f(", suffix="return", stream=stream))
         first, second = await here.logged()
         (asked,) = here.asked()
     assert "".join(part.response for part in parts) == first["reply"]["content"] == "A cat."

@@ -16,8 +16,9 @@ import pytest
 from burnish.proxy.http.errors import ConfigError
 from tests.support import wires
 from tests.support.inprocess import calling, logged
-from tests.support.sdks import CHAT, FORMATS, WEATHER, world
+from tests.support.sdks import FORMATS, WEATHER, world
 from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
+from tests.support.wires import CHAT
 
 NOWHERE = "http://127.0.0.1:9"
 REFUSED = b'{"error":  {"message": "Incorrect API key provided: sk-wr***ng."}}'

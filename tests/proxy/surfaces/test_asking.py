@@ -157,7 +157,7 @@ def test_googles_settings_go_along_where_chat_has_them() -> None:
     functions = [{"name": "look", "parameters": schema}, {"name": "go"}]
     called = {"mode": "ANY", "allowedFunctionNames": ["look"]}
     image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
-    settings = {"generationConfig": config | as_json, "safetySettings": []}
+    settings: dict[str, Any] = {"generationConfig": config | as_json, "safetySettings": []}
     settings |= {"tools": [{"functionDeclarations": functions}, {"googleSearch": {}}]}
     settings |= {"toolConfig": {"functionCallingConfig": called}}
     prompt = {"parts": [{"text": "Be brief."}]}
@@ -170,8 +170,8 @@ def test_googles_settings_go_along_where_chat_has_them() -> None:
         "tool_choice": "required",
     }
     snake = {"response_mime_type": "application/json", "response_json_schema": plain}
-    for config, wanted in ((as_json, {"type": "json_object"}), (snake, shaped(plain))):
-        assert gemini({"parts": [text("Hi")]}, generationConfig=config)["response_format"] == wanted
+    for style, wanted in ((as_json, {"type": "json_object"}), (snake, shaped(plain))):
+        assert gemini({"parts": [text("Hi")]}, generationConfig=style)["response_format"] == wanted
 
 
 def test_googles_files_and_sounds_are_those_of_chat() -> None:

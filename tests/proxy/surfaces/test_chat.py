@@ -137,7 +137,7 @@ COMPRESSORS: list[tuple[str, Any]] = [
 def test_encodings_are_undone_in_whole_and_in_cut_bodies(encoding: str, compress: Any):
     body = b"".join(events("compressed " * 200 + "end"))
     whole = chat.reassemble([compress(body)], "text/event-stream", encoding)
-    assert whole.message["content"].endswith("end")
+    assert whole.message and whole.message["content"].endswith("end")
     packed = compress(body)
     cut = chat.reassemble([packed[: len(packed) * 3 // 4]], "text/event-stream", encoding)
     assert (cut.complete, cut.readable) == (False, True)

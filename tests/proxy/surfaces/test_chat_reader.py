@@ -21,9 +21,9 @@ FORMATS["gemini as an array"] = Gemini("m", stream=True, sse=False)
 
 texts = st.text(max_size=12)
 calls = st.fixed_dictionaries({"city": texts, "days": st.lists(st.integers(-9, 9), max_size=2)})
-said_in_text = dict.fromkeys(("reasoning_content", "content"), texts.filter(bool))
-called = {"tool_calls": st.lists(calls, min_size=1, max_size=3)}
-replies = st.fixed_dictionaries({}, optional=said_in_text | called)
+members: dict[str, st.SearchStrategy[Any]] = {"tool_calls": st.lists(calls, min_size=1, max_size=3)}
+members |= dict.fromkeys(("reasoning_content", "content"), texts.filter(bool))
+replies = st.fixed_dictionaries({}, optional=members)
 endings = st.sampled_from(["stop", "length", "content_filter"])
 counts = dict.fromkeys(("prompt_tokens", "completion_tokens"), st.integers(0, 99))
 usages = st.none() | st.fixed_dictionaries(counts)
@@ -168,7 +168,7 @@ def test_arguments_that_are_no_object_are_one_argument(surface: str, text: str, 
     writer, said = writer_of(surface), [deltas(call(text, index=0, id="a"))]
     told = b"".join(written(writer, ChatReader("text/event-stream", ""), said))
     message = SURFACES[surface].reassemble([told], writer.content_type, "").message
-    assert orjson.loads(message["tool_calls"][0]["function"]["arguments"]) == given
+    assert message and orjson.loads(message["tool_calls"][0]["function"]["arguments"]) == given
 
 
 def test_thoughts_and_what_was_cached_count_apart_where_they_do_in_the_format() -> None:

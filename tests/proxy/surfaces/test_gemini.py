@@ -37,7 +37,7 @@ def returned(name: str, **response: Any) -> dict[str, Any]:
 
 
 def chunk(*parts: Any, finish: str | None = None, index: int | None = 0, **more: Any) -> dict[str, Any]:
-    candidate = {"content": model(*parts)} if parts else {}
+    candidate: dict[str, Any] = {"content": model(*parts)} if parts else {}
     candidate |= {"finishReason": finish} if finish else {}
     candidate |= {} if index is None else {"index": index}
     return {"candidates": [candidate], "modelVersion": "m", "responseId": "r1", **more}

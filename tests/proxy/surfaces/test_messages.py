@@ -214,8 +214,9 @@ def test_any_stream_says_what_the_whole_answer_says(content: list[dict[str, Any]
 @given(contents)
 def test_every_reply_is_found_again(content: list[dict[str, Any]]):
     """When it is sent back: marked for a cache, with its thoughts or without."""
-    reply = whole(message(*content))
-    logged = path([user("hi"), reply.message])[-1]
+    reply = whole(message(*content)).message
+    assert reply
+    logged = path([user("hi"), reply])[-1]
     for with_thoughts in (True, False):
         again = [block for block in content if with_thoughts or block["type"] != "thinking"]
         marked = [*again[:-1], *(block | {"cache_control": {"type": "ephemeral"}} for block in again[-1:])]

@@ -35,6 +35,7 @@ def test_it_is_read_whole(recorded: Recorded) -> None:
     thoughtless = recorded.surface == "completions"
     assert texts(reply) == ("" if thoughtless else THOUGHT, TEXT)
     if recorded.surface not in ("completions", "ollama_generate") and not recorded.fails:
+        assert reply.message
         first, second = (call["function"] for call in reply.message["tool_calls"])
         assert (first["name"], orjson.loads(first["arguments"])) == ("look", ARGUMENTS)
         assert second["name"] == "look"
