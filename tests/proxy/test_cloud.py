@@ -45,17 +45,9 @@ ROUTE = ProviderRoute("bedrock", "claude", ["claude"], "sk-provider")
 Interpreter = Callable[[Path], Path]
 
 
-def missing(folder: Path) -> Path:
-    return folder / "nowhere" / "python"
-
-
 def bare(folder: Path) -> Path:
     venv.create(folder / "bare", symlinks=True)
     return folder / "bare" / "bin" / "python"
-
-
-def silent(folder: Path) -> Path:
-    return script(folder / "python", "echo out of memory >&2")
 
 
 def script(path: Path, commands: str) -> Path:
@@ -80,13 +72,16 @@ def interpreter(tmp_path: Path, broken: Path) -> Path:
 @pytest.mark.parametrize(
     ("python", "says"),
     [
-        (missing, r"litellm.python: .*/nowhere/python can't be run \(No such file.*\): name the interpreter"),
+        (
+            lambda folder: folder / "nowhere" / "python",
+            r"litellm.python: .*/nowhere/python can't be run \(No such file.*\): name the interpreter",
+        ),
         (
             bare,
             r"litellm:bedrock needs litellm, which isn't installed .*bare/bin/python -m pip install .*litellm!=1.107",
         ),
         (
-            silent,
+            lambda folder: script(folder / "python", "echo out of memory >&2"),
             r"while it started, litellm ended .status 0.\. Its log .*litellm.log ends with: out of memory",
         ),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.proxy.log.exchanges import user
 from tests.support.inprocess import behind
 from tests.support.upstream import Received, Upstream, completion, reply
 
@@ -36,10 +37,6 @@ async def team(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[httpx.Asy
 
 def named(key: dict[str, str], user: str = "") -> dict[str, str]:
     return key | ({"x-burnish-user": user} if user else {})
-
-
-def user(text: str) -> Json:
-    return {"role": "user", "content": text}
 
 
 async def post(

@@ -32,12 +32,8 @@ def levels() -> Iterator[None]:
         each.setLevel(level)
 
 
-def settings(data: Path, **others: Any) -> Config:
-    return Config(data_dir=data, **others)
-
-
 def test_events_are_kept_one_a_line_without_keys(tmp_path: Path) -> None:
-    config = settings(tmp_path, api_key=KEY, upstream_api_key="another-key")
+    config = Config(data_dir=tmp_path, api_key=KEY, upstream_api_key="another-key")
     with kept(config):
         logger.info("asked with %s and another-key, then %s was seen\nand more \x1b[2J", KEY, TOKEN)
         logger.debug("nobody wants to know")
@@ -53,7 +49,7 @@ def test_events_are_kept_one_a_line_without_keys(tmp_path: Path) -> None:
     ("level", "said"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")]
 )
 def test_a_level_leaves_out_what_is_below_it(tmp_path: Path, level: str, said: str) -> None:
-    config = settings(tmp_path)
+    config = Config(data_dir=tmp_path)
     set_level(level)
     with kept(config):
         for each in (logger.debug, logger.info, logger.warning, logger.error):
@@ -63,7 +59,7 @@ def test_a_level_leaves_out_what_is_below_it(tmp_path: Path, level: str, said: s
 
 def test_the_file_is_followed_by_another_before_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(program_log, "FILE_BYTES", 1000)
-    config = settings(tmp_path)
+    config = Config(data_dir=tmp_path)
     with kept(config):
         for number in range(100):
             logger.info("event %d %s", number, "x" * 80)
@@ -81,7 +77,7 @@ def test_a_file_that_cannot_be_written_is_reported_once_until_it_can(
     create: Any,
     remove: Any,
 ) -> None:
-    config = settings(tmp_path)
+    config = Config(data_dir=tmp_path)
     create(config.program_log)
     with kept(config):
         logger.info("one")
@@ -94,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_reported_once_until_it_can(
 
 
 def test_a_disk_without_room_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = settings(tmp_path)
+    config = Config(data_dir=tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with kept(config):
         logger.info("one")

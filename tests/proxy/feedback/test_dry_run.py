@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from burnish.proxy.log import Log
-from tests.proxy.feedback.test_routes import Service, refused, served
+from tests.proxy.feedback.test_routes import Service, refused
 from tests.proxy.log.exchanges import assistant, capture, user
 from tests.support.inprocess import behind, ratings
 from tests.support.program import call, said
 from tests.support.upstream import completion, reply
-
-
-@pytest.fixture
-async def burnish(log: Log) -> AsyncIterator[Service]:
-    async with served(log) as service:
-        yield service
 
 
 async def test_it_says_what_would_be_stored_and_stores_nothing(burnish: Service):

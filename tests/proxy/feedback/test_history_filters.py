@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,11 @@ import pytest
 
 from burnish.proxy.log import Log
 from burnish.proxy.log.listings import Filters, completions
-from tests.proxy.feedback.test_routes import Service, refused, served
+from tests.proxy.feedback.test_routes import Service, refused
 from tests.proxy.log.exchanges import assistant, capture, user
 from tests.support.inprocess import behind
 from tests.support.program import call, said
 from tests.support.upstream import completion, reply
-
-
-@pytest.fixture
-async def burnish(log: Log) -> AsyncIterator[Service]:
-    async with served(log) as service:
-        yield service
 
 
 async def listed(burnish: Service, **query: Any) -> list[str]:

@@ -58,12 +58,6 @@ async def served(log: Log, versions: Sequence[AdapterVersion] = ()) -> AsyncIter
         yield Service(log, http, told, forgotten)
 
 
-@pytest.fixture
-async def burnish(log: Log) -> AsyncIterator[Service]:
-    async with served(log) as service:
-        yield service
-
-
 def refused(answer: httpx.Response, status: int, param: str | None = None) -> str:
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
@@ -227,12 +221,8 @@ async def test_undo_takes_back_and_stays_in_the_list(burnish: Service):
     record = (await burnish.http.get(f"/v1/feedback/{posted['id']}")).json()
     undone = await burnish.http.delete(f"/v1/feedback/{record['id']}")
     assert undone.status_code == 200
-    now = {
-        "rated": None,
-        "about": {"prompt": "hi", "reply": "Hello!"},
-        "usable": False,
-        "reason": "taken back",
-    }
+    now: dict[str, Any] = {"rated": None, "about": {"prompt": "hi", "reply": "Hello!"}}
+    now |= {"usable": False, "reason": "taken back"}
     assert undone.json() == {**record, "undone_at": undone.json()["undone_at"], **now}
     assert undone.json()["undone_at"] is not None
     assert [each.undone_at for each in burnish.told] == [None, undone.json()["undone_at"]]

@@ -61,8 +61,7 @@ class Burnish:
     async def rl(self, question: Any, said: str, typed: str) -> str:
         messages = [user(question), assistant(said), user(typed)]
         answer = await self.http.post("/v1/chat/completions", json={"model": "m", "messages": messages})
-        text: str = answer.json()["choices"][0]["message"]["content"]
-        return text
+        return answer.json()["choices"][0]["message"]["content"]
 
     async def shown(self, completion_id: str) -> list[dict[str, Any]]:
         """Return what was said of an answer; the list and the answer itself must tell the same."""

@@ -17,7 +17,6 @@ from tests.support.patience import within
 from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking
 
 EARLY = [b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nx: y\r\n\r\n"]
-CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @st.composite

@@ -130,8 +130,6 @@ async def test_off_is_off_to_the_byte(tmp_path: Path) -> None:
 
 
 PARTS = [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}]
-
-
 EXTENDED: list[tuple[list[dict[str, Any]], list[Any]]] = [
     ([{"role": "system", "content": "Be kind."}], [f"Be kind.\n\n{text('too long')}"]),
     ([{"role": "developer", "content": "Be kind."}], [f"Be kind.\n\n{text('too long')}"]),

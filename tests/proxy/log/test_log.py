@@ -47,9 +47,8 @@ async def test_a_completion_comes_back_as_it_was(log: Log):
     made = made._replace(asked=asked, served=served, ended=ended, instructions="more words")
     log.capture(made)
     found = await log.completion(made.id)
-    answered = made.ended._replace(
-        response_id="chatcmpl-1", finish_reason="stop", prompt_tokens=5, completion_tokens=2
-    )
+    counts: dict[str, Any] = {"prompt_tokens": 5, "completion_tokens": 2}
+    answered = made.ended._replace(response_id="chatcmpl-1", finish_reason="stop", **counts)
     facts: dict[str, Any] = {"messages": context, "params": params, "prompt": "Name a color."}
     facts |= {"reply": assistant("Blue."), "conversation_id": found.conversation_id}
     assert found == Completion(made.id, asked, served, answered, "more words", **facts)

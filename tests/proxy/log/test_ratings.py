@@ -84,11 +84,10 @@ async def test_a_conversation_is_rated_as_far_as_it_went(log: Log):
     await rate(log, first, -1.0, scope="conversation")
     later = capture(log, [user("a"), assistant("one"), user("b")], "two")
     failed: dict[str, Any] = {"chunks": (), "outcome": "failed", "status": None}
-    unanswered = capture(log, [user("a"), assistant("one"), user("c")], **failed)
+    capture(log, [user("a"), assistant("one"), user("c")], **failed)
     assert await rewards(log) == {first: -1.0}
     await rate(log, later, 1.0, scope="conversation")
     assert await rewards(log) == {first: 1.0, later: 1.0}
-    assert unanswered not in await rewards(log)
 
 
 async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it_was_given_to(log: Log):
@@ -388,10 +387,8 @@ def test_a_judge_is_heard_again_once_the_person_takes_it_back():
 
 @given(feedback, feedback)
 def test_whatever_judges_say_people_count_the_same(people: list[Feedback], others: list[Feedback]):
-    judges = [
-        replace(each, id=f"j{each.id}", draft=replace(each.draft, source="judge", rater="judge"))
-        for each in others
-    ]
+    as_judge: dict[str, Any] = {"source": "judge", "rater": "judge"}
+    judges = [replace(each, id=f"j{each.id}", draft=replace(each.draft, **as_judge)) for each in others]
     alone, together = effective(people, places), effective([*judges, *people], places)
     assert {name: together[name] for name in alone} == alone
     assert effective([*people, *judges], places) == together

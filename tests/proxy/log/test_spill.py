@@ -157,21 +157,18 @@ OTHER = {
 }  # fmt: skip
 
 
-def write_record(folder: Path, facts: dict[str, Any], bodies: bytes = b"") -> None:
-    encoded = json.dumps(facts).encode()
-    content = len(encoded).to_bytes(4, "little") + encoded + bodies
-    folder.mkdir()
-    record = struct.pack("<II", len(content), zlib.crc32(content)) + content
-    (folder / "100000000001.captures").write_bytes(record)
-
-
 @pytest.mark.parametrize(
     "facts", [OTHER | {"of_the_future": 1}, {name: OTHER[name] for name in OTHER if name != "caller"}]
 )
 def test_a_capture_of_another_version_is_set_aside_with_its_file(
     tmp_path: Path, open_spill: Open, facts: dict[str, Any]
 ):
-    write_record(tmp_path / "spill", facts, b"{}onetwo!")
+    encoded = json.dumps(facts).encode()
+    content = len(encoded).to_bytes(4, "little") + encoded + b"{}onetwo!"
+    record = struct.pack("<II", len(content), zlib.crc32(content)) + content
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    (folder / "100000000001.captures").write_bytes(record)
     spill = open_spill()
     with pytest.raises(UnreadableCapture):
         spill.read(5)

@@ -89,7 +89,6 @@ async def test_the_same_id_twice_harms_no_other(log: Log):
 
 
 async def test_four_threads_capture_at_once(log: Log):
-
     def work(name: int) -> None:
         for number in range(200):
             capture(log, [user(f"{name} {number}")], caller=str(name))

@@ -191,8 +191,7 @@ class Session:
     async def _feedback(self, body: dict[str, Any]) -> dict[str, Any]:
         answer = await self.http.post("/v1/feedback", json=body)
         assert answer.status_code == httpx.codes.CREATED, answer.text
-        record: dict[str, Any] = answer.json()
-        return record
+        return answer.json()
 
     async def _check(self, record: dict[str, Any], meant: Made, covered: list[Made]) -> None:
         """The rating is of the answer that is meant and of its turn, and gone with all of it when taken back."""

@@ -15,7 +15,6 @@ from tests.support.formats import FORMATS
 from tests.support.generated import OWN, elsewhere, exchange
 from tests.support.patience import within
 
-CHAT = "/v1/chat/completions"
 BATCHES, BATCH = 15, 20
 """How many exchanges there are of each surface, and how many of them at once."""
 

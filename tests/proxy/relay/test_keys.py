@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.proxy.relay.test_passthrough import stored
 from tests.support.inprocess import behind, calling
 from tests.support.upstream import Received, Upstream, completion, reply, upstream
 
@@ -37,10 +38,7 @@ async def before(
 
 
 STAND_FOR_NONE = ("Bearer burnish", "bearer -", "Bearer DUMMY_KEY", "Bearer", "")
-ARRIVES: list[tuple[dict[str, str], str | None]] = [
-    ({}, OURS),
-    *(({"authorization": key}, OURS) for key in STAND_FOR_NONE),
-]
+ARRIVES: list[Any] = [({}, OURS), *(({"authorization": key}, OURS) for key in STAND_FOR_NONE)]
 ARRIVES += [({"authorization": key}, key) for key in (THEIRS, "Basic dXNlcjpwdw==")]
 ARRIVES += [({"authorization": "Bearer burnish", "x-api-key": "sk-theirs"}, None)]
 
@@ -160,10 +158,6 @@ async def asked_everywhere(client: httpx.AsyncClient) -> list[str]:
     return said
 
 
-def kept(folder: Path) -> Iterator[bytes]:
-    return (path.read_bytes() for path in folder.rglob("*") if path.is_file())
-
-
 async def test_keys_are_kept_and_shown_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "burnish")
     async with before(tmp_path, **OWN) as (client, server):
@@ -173,6 +167,6 @@ async def test_keys_are_kept_and_shown_nowhere(tmp_path: Path, caplog: pytest.Lo
     went_up = "".join(f"{each.target} {each.headers} {each.body!r}" for each in server.requests)
     assert CANARY in went_up and OWN["upstream_api_key"] in went_up
     assert OWN["api_key"] not in went_up and OWN["admin_key"] not in went_up
-    stored = b"".join(kept(tmp_path))
-    assert b"Hi." in stored and b"sk-canary" not in stored
+    files = stored(tmp_path)
+    assert b"Hi." in files and b"sk-canary" not in files
     assert "sk-canary" not in "".join([*said, caplog.text])

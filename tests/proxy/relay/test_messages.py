@@ -35,10 +35,7 @@ async def test_errors_are_the_clients_own(tmp_path: Path) -> None:
     async with world(tmp_path, native=True, max_body_bytes=4096) as here:
         here.unknown = reply(b'{"data": []}')
         messages = here.anthropic.messages
-        calls: list[tuple[Any, dict[str, int]]] = [
-            (messages.count_tokens, {}),
-            (messages.create, {"max_tokens": 5}),
-        ]
+        calls: Any = ((messages.count_tokens, {}), (messages.create, {"max_tokens": 5}))
         for call, more in calls:
             with pytest.raises(anthropic.NotFoundError) as missing:
                 await call(model="default", messages=[user("Hi.")], **more)
