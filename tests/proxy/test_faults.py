@@ -319,8 +319,6 @@ SLOW = {
     "body": (request(b"{", length=10_000), b" "),
     "upload": (request(b"{", "/v1/files", length=10_000), b" "),
 }
-
-
 CROWD = 75
 """Of each kind: both ends of each connection are in this process, which may have a thousand."""
 

@@ -82,22 +82,32 @@ async def test_choices_of_a_stream_and_of_a_text_completion_are_kept(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("said", "hint"),
+    ("said", "param", "hint"),
     [
-        ({"choice": 3}, "0 to 2"),
-        ({"choice": -1}, "greater than or equal to 0"),
-        ({"choice": "1"}, "integer"),
-        ({"choice": True}, "integer"),
-        ({"choice": 1, "scope": "turn"}, "leave scope out"),
+        ({"choice": 3}, "choice", "0 to 2"),
+        ({"choice": -1}, "choice", "greater than or equal to 0"),
+        ({"choice": "1"}, "choice", "integer"),
+        ({"choice": True}, "choice", "integer"),
+        ({"choice": 1, "scope": "turn"}, "choice", "leave scope out"),
+        ({"preferred_over": "ID"}, "preferred_over", "over itself"),
+        ({"preferred_over": "ID/0"}, "preferred_over", "over itself"),
+        ({"choice": 1, "preferred_over": "ID/1"}, "preferred_over", "over itself"),
+        ({"preferred_over": "ID/3"}, "preferred_over", "0 to 2"),
+        ({"preferred_over": "ID/x"}, "preferred_over", "an id, / and the number of its choice"),
+        ({"preferred_over": "ID/1/1"}, "preferred_over", "an id, / and the number of its choice"),
     ],
 )
-async def test_a_choice_that_is_not_there_is_refused(tmp_path: Path, said: dict[str, Any], hint: str):
+async def test_a_choice_that_is_not_there_or_is_compared_with_itself_is_refused(
+    tmp_path: Path, said: dict[str, Any], param: str, hint: str
+):
     async with behind(tmp_path, reply(body(*TEXTS))) as (http, _):
-        await http.post("/v1/chat/completions", json={"model": "m", "n": 3, "messages": QUESTION})
-        refused = await http.post("/v1/feedback", json={"last": True, "rating": "good", **said})
-        assert refused.status_code == 422
-        error = refused.json()["error"]
-        assert (hint in error["message"], error["param"]) == (True, "choice")
+        asked = {"model": "m", "n": 3, "messages": QUESTION}
+        name = (await http.post("/v1/chat/completions", json=asked)).headers["x-burnish-completion-id"]
+        worse = said.get("preferred_over", "").replace("ID", name)
+        rated = {"preferred_over": worse} if worse else {"rating": "good"}
+        refused = await http.post("/v1/feedback", json={"completion_id": name, **said, **rated})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"], hint in error["message"]) == (422, param, True)
 
 
 async def test_a_choice_teaches_with_its_own_text(log: Log):
@@ -138,28 +148,6 @@ async def test_choices_are_compared_pairwise(tmp_path: Path):
     assert len(shown["feedback"]) == 4
     assert all(each["usable"] for each in shown["feedback"])
     assert shown["rated"] is None, "a comparison rates nothing"
-
-
-@pytest.mark.parametrize(
-    ("choice", "worse", "hint"),
-    [
-        (None, "{}", "over itself"),
-        (None, "{}/0", "over itself"),
-        (1, "{}/1", "over itself"),
-        (None, "{}/3", "0 to 2"),
-        (None, "{}/x", "an id, / and the number of its choice"),
-        (None, "{}/1/1", "an id, / and the number of its choice"),
-    ],
-)
-async def test_no_answer_is_preferred_over_itself(tmp_path: Path, choice: int | None, worse: str, hint: str):
-    async with behind(tmp_path, reply(body(*TEXTS))) as (http, _):
-        asked = {"model": "m", "n": 3, "messages": QUESTION}
-        name = (await http.post("/v1/chat/completions", json=asked)).headers["x-burnish-completion-id"]
-        said = {"completion_id": name, "choice": choice, "preferred_over": worse.format(name)}
-        refused = await http.post("/v1/feedback", json=said)
-    assert refused.status_code == 422
-    assert hint in refused.json()["error"]["message"]
-    assert refused.json()["error"]["param"] == "preferred_over"
 
 
 async def test_each_pair_teaches_until_an_answer_is_erased(log: Log):

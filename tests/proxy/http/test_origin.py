@@ -145,10 +145,7 @@ async def test_an_answer_that_ends_with_the_connection_is_whole_only_if_tls_says
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nfour")
         await begun.wait()
-        if said:
-            writer.close()
-        else:
-            writer.transport.abort()
+        writer.close() if said else writer.transport.abort()
         return False
 
     begun = asyncio.Event()

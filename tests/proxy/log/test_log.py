@@ -195,7 +195,6 @@ async def test_it_goes_when_completions_go(log: Log) -> None:
     old = [pass_on(log, created_at=time.time() - 40 * DAY_S) for _ in range(3000)]
     new = [pass_on(log) for _ in range(3)]
     assert await log.prune(Keep(days=50)) == 0
-    assert await ids(log) != []
     assert len(await log.passthroughs(limit=5000)) == len(old) + len(new)
     await log.prune(Keep(days=30))
     assert await ids(log) == new

@@ -93,12 +93,9 @@ async def test_a_conversation_is_rated_as_far_as_it_went(log: Log):
 async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it_was_given_to(log: Log):
     call, result, _ = await tool_turn(log)
     said = await rate(log, result, -1.0, scope="turn", comment="too long", weight=3.0)
-    first, second = await all_rated(log)
-    assert [(each.completion.id, each.weight, each.comment) for each in (first, second)] == [
-        (call, 1.5, None),
-        (result, 1.5, "too long"),
-    ]
-    assert [each.feedback_ids for each in (first, second)] == [(said.id,), (said.id,)]
+    rated = await all_rated(log)
+    rows = [(each.completion.id, each.weight, each.comment, each.feedback_ids) for each in rated]
+    assert rows == [(call, 1.5, None, (said.id,)), (result, 1.5, "too long", (said.id,))]
     assert [(await log.completion(each)).rating for each in (call, result)] == [-1.0, -1.0]
     counts = await log.counts()
     assert (counts["ratings"], counts["bad"], counts["comments"]) == (1, 1, 1)

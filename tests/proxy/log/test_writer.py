@@ -35,8 +35,6 @@ from tests.proxy.log.exchanges import (
 from tests.support.patience import within
 
 DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}]}"
-
-
 PREAMBLE = """
 import asyncio, resource, sys, time
 from pathlib import Path

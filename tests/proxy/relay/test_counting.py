@@ -11,11 +11,9 @@ import pytest
 
 from tests.proxy.log.exchanges import assistant, user
 from tests.support.inprocess import behind
-from tests.support.upstream import Received, Script, completion, reply
+from tests.support.upstream import Received, completion, reply
 
 Json = dict[str, Any]
-
-
 TOLD = "burnish: rated good – “A drink.” (/rl undo takes it back)"
 OPEN = [user("What is tea?"), assistant("A drink.")]
 NEXT = user("And coffee?")
@@ -44,18 +42,15 @@ def body_of(route: str, messages: list[Json]) -> Json:
     return {"contents": [{"role": role, "parts": [{"text": text}]} for role, text in turns]}
 
 
-def upstream_with(model: str) -> Script:
-    async def script(request: Received, writer: Any) -> None:
-        listed = orjson.dumps({"data": [{"id": model}]})
-        await reply(listed if request.target == "/v1/models" else b'{"input_tokens": 3}')(request, writer)
-
-    return script
+async def counting(request: Received, writer: Any) -> None:
+    listed = b'{"data": [{"id": "their-model"}]}'
+    await reply(listed if request.target == "/v1/models" else b'{"input_tokens": 3}')(request, writer)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_commands_and_our_words_are_left_out(tmp_path: Path, route: str, packed: bool) -> None:
-    async with behind(tmp_path, upstream_with("their-model")) as (client, server):
+    async with behind(tmp_path, counting) as (client, server):
         for name, history in HISTORIES.items():
             body = orjson.dumps(body_of(route, history))
             headers = {"content-type": "application/json"} | ({"content-encoding": "gzip"} if packed else {})

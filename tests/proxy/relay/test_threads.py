@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from burnish.adapters.hosts.detect import weights_digest
 from tests.learner.test_foreign_engine import world as engine_world
+from tests.proxy.relay.test_responses import contents
 from tests.support import anthropic_wire
 from tests.support.chat_wire import called
 from tests.support.inprocess import logged, ratings
@@ -67,10 +68,6 @@ class Threads:
         whole = reply(orjson.dumps(anthropic_wire.message(block, id=name)))
         answer = stream(anthropic_wire.message_events(block, id=name)) if asked.get("stream") else whole
         await answer(request, writer)
-
-
-def contents(messages: list[Json]) -> list[Any]:
-    return [each["content"] for each in messages]
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

@@ -64,8 +64,6 @@ def call(index: int | None, arguments: str, **head: Any) -> dict[str, Any]:
 
 FIRST = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 SECOND = {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
-
-
 F, G = {"id": "c1", "name": "f"}, {"id": "c2", "name": "g"}
 PIECES = {
     "by index, interleaved": [call(0, '{"a"', **F), call(1, "", **G), call(0, ":1}"), call(1, "{}")],

@@ -128,8 +128,6 @@ CALLED: dict[str, Any] = {
     "ollama_generate": {"response": "a", "arguments": 0},
     "gemini": {"functionCall": {"name": "f", "args": 0}},
 }
-
-
 DEPTHS = [*((depth, False) for depth in (200, 900, 1010, 1200, 100_000)), (900, True)]
 
 
