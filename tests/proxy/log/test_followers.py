@@ -12,14 +12,10 @@ from burnish.proxy.log.followers import Follower
 from tests.proxy.log.exchanges import CALL, RESULT, capture, until, user
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "FAULT_PAUSE_S", 0.01)
-
-
 async def test_a_follower_reads_to_the_end_and_on_when_it_is_woken(
-    log: Log, caplog: pytest.LogCaptureFixture
+    log: Log, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(followers, "FAULT_PAUSE_S", 0.01)
     seen: list[str] = []
     faults = [Unavailable("the disk is full"), Unavailable("the disk is full"), ValueError("odd")]
     upto = 0
@@ -37,10 +33,8 @@ async def test_a_follower_reads_to_the_end_and_on_when_it_is_woken(
     follower = Follower("nobody reads", read, gather_s=0.0)
     running = asyncio.get_running_loop().create_task(follower.run())
     await until(lambda: seen == made)
-    assert [record.getMessage() for record in caplog.records] == [
-        "nobody reads: the disk is full. burnish tries again",
-        "nobody reads: odd. burnish tries again",
-    ]
+    told = [f"nobody reads: {why}. burnish tries again" for why in ("the disk is full", "odd")]
+    assert [record.getMessage() for record in caplog.records] == told
     assert [bool(record.exc_info) for record in caplog.records] == [False, True], "a fault of ours is traced"
     made.append(capture(log, [user("later")]))
     await log.completion(made[-1])

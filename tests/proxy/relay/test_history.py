@@ -138,7 +138,7 @@ async def test_our_answers_are_known_without_their_commands(dialect: Dialect, co
     async with behind(tmp_path, counting(dialect)) as (client, server):
         first = await ask(client, dialect, dialect.body((QUESTION,)))
         ours = await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(f"/rl {command}"))))
-        changes: list[Callable[[Json], Json]] = [unchanged]
+        changes: list[Change] = [unchanged]
         changes += [partial(joined, between=between) for between in ("\n\n", "", None)]
         for change in changes:
             for answer in (first, "Edited by the client."):
@@ -189,14 +189,11 @@ async def test_a_models_own_words_about_burnish_stay(dialect: Dialect, tmp_path:
                 (assistant(text),),
                 (assistant("Paris."), user("And?"), assistant(text)),
                 (user(text),),
+                (assistant("Paris."), user(RATED), assistant("So?")),
             ):
                 body = dialect.body((QUESTION, *said, user("Go on.")))
                 await client.post(dialect.path, content=(sent := orjson.dumps(body)))
                 assert server.requests[-1].body == sent, name
-            said = (assistant("Paris."), user(RATED), assistant("So?"))
-            body = dialect.body((QUESTION, *said, user("Go on.")))
-            await client.post(dialect.path, content=(sent := orjson.dumps(body)))
-            assert server.requests[-1].body == sent, name
 
 
 async def test_a_command_is_only_cut_without_its_answer_if_it_was_given(tmp_path: Path) -> None:

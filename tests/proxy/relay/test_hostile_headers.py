@@ -156,11 +156,9 @@ async def test_burnish_answers_preflights(tmp_path: Path, origin: str, path: str
 
 
 async def test_an_answer_that_is_translated_carries_no_orders_either(tmp_path: Path) -> None:
-    script = answering("200 OK", ORDERS, orjson.dumps(whole({"content": "Tea."})))
-    async with behind(tmp_path, script) as (client, server):
-        first, server.script = server.script, answering("404 Not Found", ORDERS)
+    async with behind(tmp_path, answering("404 Not Found", ORDERS)) as (client, server):
         await client.post("/v1/messages", json=ASK)
-        server.script = first
+        server.script = answering("200 OK", ORDERS, orjson.dumps(whole({"content": "Tea."})))
         answer = await client.post("/api/chat", json=ASK | {"stream": False})
         assert answer.headers.keys().isdisjoint(ORDERS)
 
