@@ -148,7 +148,7 @@ async def test_a_chat_client_gets_it_and_it_can_be_rated(here: Cloud, model: str
         said = "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
         usage: Any = chunks[-1].usage
     else:
-        answer = await here.openai.chat.completions.create(model=model, messages=WEATHER)  # type: ignore[arg-type]
+        answer = await here.openai.chat.completions.create(model=model, messages=WEATHER)
         said, usage = str(answer.choices[0].message.content), answer.usage
     assert said == "Rain is likely."
     assert (usage.prompt_tokens, usage.completion_tokens) == (17, 7)
