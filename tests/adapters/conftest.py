@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,14 +11,14 @@ import pytest
 
 from burnish.adapters import swap as swapping
 from burnish.adapters.hosts import detect, embedded, llamacpp, ollama_api
-from burnish.adapters.hosts.api import ASK_TIMEOUT_S, EngineApi
+from burnish.adapters.hosts.api import ASK_TIMEOUT_S
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.adapters.engines import Engine
-from tests.support.lora import register, write_peft
+from tests.adapters.engines import Engine, ask_within
+from tests.support.lora import Make, register, write_peft
 from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
@@ -37,7 +37,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give engines as long as this machine needs."""
     for module, name in LIMITS.items():
         monkeypatch.setattr(module, name, within(getattr(module, name)))
-    monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", within(ASK_TIMEOUT_S))
+    ask_within(monkeypatch, ASK_TIMEOUT_S)
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +65,7 @@ def registry(tmp_path: Path) -> Registry:
 
 
 @pytest.fixture
-def make_version(registry: Registry, host: EmbeddedHost, tmp_path: Path) -> Callable[..., AdapterVersion]:
+def make_version(registry: Registry, host: EmbeddedHost, tmp_path: Path) -> Make:
     """Register one more version of random weights; another seed makes it answer differently."""
 
     def make(seed: int, base_digest: str | None = None) -> AdapterVersion:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import orjson
+import pytest
 from safetensors.numpy import save_file
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
@@ -32,6 +34,7 @@ from tests.support.inprocess import listening
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import DIGEST, version_of, write_peft
 from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, OllamaDouble, ollama_double
+from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, tiny_lora
 from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble
 
@@ -239,6 +242,13 @@ class Mlx(Engine):
 
 
 KINDS: list[type[Engine]] = [Embedded, Router, Ollama, OllamaMerged, Vllm, Sglang, Mlx]
+
+
+def ask_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let a request to an engine take this long at most."""
+    defaults = EngineApi.ask.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "timeout_s", within(seconds))
 
 
 @contextmanager

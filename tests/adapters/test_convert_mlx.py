@@ -21,7 +21,7 @@ from tests.support.lora import write_peft as write_plain
 from tests.support.tiny_gguf import TINY, tiny_lora
 
 Q = "base_model.model.model.layers.1.self_attn.q_proj"
-BASE = MlxBase(Path("base"), TINY.modules, {})
+BASE = MlxBase(Path("base"), dict(TINY.modules), {})
 
 
 @st.composite
@@ -45,6 +45,7 @@ def test_there_and_back_is_the_same_to_the_bit(
     adapter: PeftAdapter, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("round")
+    shapes: dict[str, tuple[int, ...]]
     shapes = {module: (len(lora.b), lora.a.shape[1]) for module, lora in adapter.pairs.items()}
     write_peft(adapter, folder / "peft", "base")
     to_mlx(folder / "peft", MlxBase(Path("base"), shapes, {}), folder / "mlx")

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import aiohttp
@@ -15,12 +15,10 @@ import pytest
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.embedded import MAX_RESIDENT, EmbeddedHost
-from burnish.adapters.manifest import AdapterVersion
 from tests.support.engine import answer, deltas, headers
+from tests.support.lora import Make
 from tests.support.patience import within
 from tests.support.tiny_gguf import random_llama
-
-Make = Callable[..., AdapterVersion]
 
 
 async def test_loading_twice_is_loading_once(host: EmbeddedHost) -> None:
@@ -85,13 +83,8 @@ def modes(paths: list[Path]) -> set[int]:
 async def test_a_child_gets_no_key_of_the_environment(
     host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (
-        "BURNISH_API_KEY",
-        "OPENAI_API_KEY",
-        "AWS_SECRET_ACCESS_KEY",
-        "LDAP_PASSWORD",
-        "PYTHON_TOKEN",
-    ):
+    keys = ("BURNISH_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "LDAP_PASSWORD", "PYTHON_TOKEN")
+    for name in keys:
         monkeypatch.setenv(name, "geheim")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     await host.load(None)
@@ -128,11 +121,8 @@ async def test_a_model_that_is_missing_or_damaged_is_named(tmp_path: Path) -> No
     with pytest.raises(EngineError, match=r"cannot read the model .*bad\.gguf as GGUF"):
         EmbeddedHost(tmp_path / "bad.gguf", base_model="x", state_dir=tmp_path / "state")
     # Its header says more layers than it holds.
-    host = EmbeddedHost(
-        random_llama(tmp_path / "short.gguf", keys={"block_count": 9}),
-        base_model="x",
-        state_dir=tmp_path / "state",
-    )
+    short = random_llama(tmp_path / "short.gguf", keys={"block_count": 9})
+    host = EmbeddedHost(short, base_model="x", state_dir=tmp_path / "state")
     with pytest.raises(EngineError, match=r"short\.gguf.*engine-v0000\.log"):
         await host.load(None)
     await host.close()
@@ -200,6 +190,7 @@ async def test_a_child_survives_ctrl_c_and_clients_that_go(host: EmbeddedHost) -
     for _ in range(8):  # twice as many as it has slots
         stream = deltas(endpoint, "Write a novel.", 3000, ignore_eos=True)
         await anext(stream)
+        assert isinstance(stream, AsyncGenerator)
         await stream.aclose()
     texts = await asyncio.gather(*(answer(endpoint, f"Count to {n}.", 16) for n in range(5)))
     assert all(texts), "a fifth request waits for a slot"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import gguf
-import httpx
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
@@ -30,10 +27,9 @@ from burnish.adapters.errors import (
     IncompatibleAdapter,
     LostInRounding,
 )
-from burnish.adapters.hosts.embedded import start_engine
-from burnish.adapters.hosts.embedded_child import EngineSettings
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.merging import Merged, ensure_merged
+from tests.adapters.engines import full_disk
 from tests.support import tiny_gguf
 from tests.support.lora import DIGEST, random_lora, version_of, write_peft
 from tests.support.tiny_gguf import TINY, Array, Shape, finish, tiny_lora
@@ -152,20 +148,14 @@ def test_changed_tensors_become_q8_0_and_the_others_stay(kind: Type, tmp_path: P
     assert merged.kept > 0.97
 
 
-@pytest.mark.parametrize(
-    ("kind", "stored"),
-    [(Type.F16, Type.F16), (Type.Q8_0, Type.F16), (Type.BF16, Type.F16)],
-    ids=["f16", "q8_0", "bf16"],
-)
-def test_fine_bases_are_stored_in_a_type_that_their_own_grid_cannot_spoil(
-    kind: Type, stored: Type, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", [Type.F16, Type.Q8_0, Type.BF16], ids=lambda kind: kind.name.lower())
+def test_fine_bases_are_stored_in_a_type_that_their_own_grid_cannot_spoil(kind: Type, tmp_path: Path) -> None:
     base, target = model(tmp_path / "base.gguf", kind), tmp_path / "merged.gguf"
     merged = merge(adapter(tmp_path / "lora", strength=0.0005), base, target, "q8_0")
-    assert merged.precision == ("" if kind == stored else "f16")
+    assert merged.precision == ("" if kind == Type.F16 else "f16")
     assert merged.kept > 0.97
     found = types(target)
-    assert (found[TOKEN_EMBEDDING], found["blk.1.ffn_up.weight"]) == (kind, stored)
+    assert (found[TOKEN_EMBEDDING], found["blk.1.ffn_up.weight"]) == (kind, Type.F16)
 
 
 def test_a_change_that_q8_0_would_lose_is_stored_in_f16(tmp_path: Path) -> None:
@@ -180,51 +170,12 @@ def test_a_change_that_q8_0_would_lose_is_stored_in_f16(tmp_path: Path) -> None:
     assert merged.kept > 0.95
 
 
-def test_a_merged_model_answers_as_the_adapter_does(tiny: Path, tmp_path: Path) -> None:
-    """On float32 weights, token by token, in a real llama.cpp."""
-    lora = write_peft(tmp_path / "lora", tiny_lora(TINY, 5))
+def test_an_adapter_in_gguf_is_merged_like_the_one_that_it_was_made_of(tiny: Path, tmp_path: Path) -> None:
+    lora = adapter(tmp_path / "lora")
     merge(lora, tiny, tmp_path / "merged.gguf", "q8_0")
     to_gguf(lora, read_base(tiny), tmp_path / "lora.gguf")
     merge(tmp_path / "lora.gguf", tiny, tmp_path / "from_gguf.gguf", "q8_0")
     assert (tmp_path / "from_gguf.gguf").read_bytes() == (tmp_path / "merged.gguf").read_bytes()
-
-    async def answer(base: Path, adapter: Path | None) -> str:
-        settings = EngineSettings(
-            model=str(base),
-            name="m",
-            api_key="key",
-            threads=1,
-            context=256,
-            parallel=1,
-            adapter=adapter and str(lora),
-            converted=adapter and str(adapter),
-        )
-        process, url = await start_engine(settings, tmp_path / "log.txt")
-        body = {"prompt": "What is tea?", "temperature": 0, "max_tokens": 24}
-        try:
-            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=LIMIT_S) as http:
-                response = await http.post(
-                    "/v1/completions", json=body, headers={"Authorization": "Bearer key"}
-                )
-            return str(response.raise_for_status().json()["choices"][0]["text"])
-        finally:
-            await process.end()
-
-    async def answers() -> list[str]:
-        served = ((tmp_path / "merged.gguf", None), (tiny, tmp_path / "lora.gguf"), (tiny, None))
-        return await asyncio.gather(*(answer(*each) for each in served))
-
-    merged, adapted, plain = asyncio.run(answers())
-    assert merged == adapted != plain
-
-
-class Bad(NamedTuple):
-    """A merge that can't be done."""
-
-    make: Callable[[Path], tuple[Path, Path]]
-    """Gives adapter and base in a folder."""
-    error: type[AdapterError]
-    says: str
 
 
 def unreadable(folder: Path) -> tuple[Path, Path]:
@@ -245,41 +196,36 @@ def sized(folder: Path) -> tuple[Path, Path]:
     return lora, model(folder / "base.gguf", Type.Q4_1)
 
 
-BAD = {
-    "another base": Bad(
-        lambda folder: (
-            adapter(folder / "lora", Shape("llama", hidden=32)),
-            model(folder / "base.gguf", Type.Q4_1),
-        ),
-        IncompatibleAdapter,
-        "the adapter is for another model",
-    ),
-    "no adapter": Bad(
-        lambda folder: (folder / "none", model(folder / "base.gguf", Type.Q4_1)),
-        CorruptAdapter,
-        "none is missing or damaged",
-    ),
-    "no base": Bad(
-        lambda folder: (adapter(folder / "lora"), folder / "none.gguf"), EngineError, "cannot read the model"
-    ),
-    "a change of nothing": Bad(
-        lambda folder: (adapter(folder / "lora", strength=0), model(folder / "base.gguf", Type.Q4_1)),
-        IncompatibleAdapter,
-        "changes no weight; serve the base model instead",
-    ),
-    "an unreadable type": Bad(
-        unreadable, IncompatibleAdapter, "as Q8_K, which the installed gguf can't read"
-    ),
-    "more memory than there is": Bad(sized, EngineError, "merging takes 12,000,268 MB of memory, and "),
-}
+def narrow(folder: Path) -> tuple[Path, Path]:
+    """An adapter of a narrower model."""
+    return adapter(folder / "lora", Shape("llama", hidden=32)), model(folder / "base.gguf", Type.Q4_1)
 
 
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-def test_a_merge_that_cannot_be_done_says_why_and_leaves_nothing(case: Bad, tmp_path: Path) -> None:
-    (made := tmp_path / "made").mkdir()
-    lora, base = case.make(made)
+def idle(folder: Path) -> tuple[Path, Path]:
+    """An adapter that changes nothing."""
+    return adapter(folder / "lora", strength=0), model(folder / "base.gguf", Type.Q4_1)
+
+
+def missing(folder: Path) -> tuple[Path, Path]:
+    return folder / "none", model(folder / "base.gguf", Type.Q4_1)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (narrow, IncompatibleAdapter, "the adapter is for another model"),
+        (missing, CorruptAdapter, "none is missing or damaged"),
+        (idle, IncompatibleAdapter, "changes no weight; serve the base model instead"),
+        (unreadable, IncompatibleAdapter, "as Q8_K, which the installed gguf can't read"),
+        (sized, EngineError, "merging takes 12,000,268 MB of memory, and "),
+    ],
+)
+def test_a_merge_that_cannot_be_done_says_why_and_leaves_nothing(
+    make: Callable[[Path], tuple[Path, Path]], error: type[AdapterError], words: str, tmp_path: Path
+) -> None:
+    lora, base = make(tmp_path)
     (target := tmp_path / "target").mkdir()
-    with pytest.raises(case.error, match=case.says):
+    with pytest.raises(error, match=words):
         merge_rounded(lora, base, target / "merged.gguf")
     assert not list(target.iterdir())
 
@@ -315,13 +261,9 @@ async def test_errors_of_the_child_keep_their_class_and_name_the_version(tmp_pat
     with pytest.raises(EngineError, match=r"smollm2@v7 can't be merged: cannot read the model"):
         await ensure_merged(version, tmp_path / "none.gguf", tmp_path / "merged.gguf")
     base = model(tmp_path / "base.gguf", Type.Q4_1)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
-    try:
-        with pytest.raises(EngineError, match=r"cannot write .*merged.gguf: File too large; make room there"):
-            await ensure_merged(version, base, tmp_path / "merged.gguf")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    too_large = r"cannot write .*merged.gguf: File too large; make room there"
+    with full_disk(100_000), pytest.raises(EngineError, match=too_large):
+        await ensure_merged(version, base, tmp_path / "merged.gguf")
     assert names(tmp_path) == {"lora", "base.gguf"}
 
 

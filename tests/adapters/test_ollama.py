@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineUnreachable, IncompatibleAdapter
+from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
@@ -49,11 +50,19 @@ def left(engine: Ollama) -> tuple[list[Path], set[str], set[str]]:
     )
 
 
-async def uploading(engine: Ollama) -> None:
-    """Wait until a file is on its way to the double."""
+async def cancelled_upload(engine: Ollama, host: AdapterHost) -> set[Path]:
+    """Cancel a load while a file is on its way to the double; returns what lay in the host's directory then."""
+    engine.double.faults.add("hangs_in_upload")
+    loading = asyncio.ensure_future(host.load(engine.make(1)))
     async with asyncio.timeout(within(30)):
         while not any(method == "POST" and path.startswith(BLOB) for method, path in engine.double.requests):
             await asyncio.sleep(0.01)
+    paths = set(engine.state.iterdir())
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    engine.double.faults.clear()
+    return paths
 
 
 @pytest.mark.parametrize("kind", [Ollama], indirect=True)
@@ -235,12 +244,7 @@ async def test_an_ollama_that_dies_loses_nothing_that_was_there(
 
 
 async def test_a_load_that_is_cancelled_leaves_nothing(engine: Ollama) -> None:
-    engine.double.faults.add("hangs_in_upload")
-    loading = asyncio.ensure_future(engine.open().load(engine.make(1)))
-    await uploading(engine)
-    loading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await loading
+    await cancelled_upload(engine, engine.open())
     assert left(engine) == ([], set(), set())
 
 
@@ -268,14 +272,8 @@ async def test_a_disk_without_room_for_ollamas_copy_is_named_before_the_upload(
 @only_merged
 async def test_the_upload_of_a_burnish_that_was_killed_is_deleted(engine: Ollama) -> None:
     host = engine.open()
-    engine.double.faults.add("hangs_in_upload")
-    loading = asyncio.ensure_future(host.load(engine.make(1)))
-    await uploading(engine)
-    (upload,) = engine.state.glob("*.merged.gguf")
-    loading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await loading
-    engine.double.faults.clear()
+    (upload,) = await cancelled_upload(engine, host)
+    assert upload.name.endswith(".merged.gguf")
     upload.write_bytes(b"GGUF")
     await host.load(engine.make(2))
     assert list(engine.state.iterdir()) == []

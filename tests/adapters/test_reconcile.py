@@ -3,14 +3,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from burnish.adapters.errors import EngineUnreachable
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.manifest import AdapterVersion
@@ -18,11 +16,12 @@ from burnish.adapters.reconcile import MAX_FAILURES, Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
+from tests.adapters.engines import ask_within
 from tests.support.engine import answer
+from tests.support.lora import Make
 from tests.support.patience import within
 
 PROMPT = "Name three colours."
-Make = Callable[..., AdapterVersion]
 
 
 async def restarted(swap: Swap, host: EmbeddedHost) -> Swap:
@@ -98,7 +97,7 @@ async def test_an_engine_that_stands_still_is_replaced(
 ) -> None:
     await swap.go_live(make_version(1), "start")
     stopped, before = host.processes()[1], swap.route.live
-    monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", within(2))
+    ask_within(monkeypatch, 2)
     os.kill(stopped, signal.SIGSTOP)
     while psutil.Process(stopped).status() != psutil.STATUS_STOPPED:  # it may answer for a moment more
         await asyncio.sleep(0.01)

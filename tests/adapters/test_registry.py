@@ -37,8 +37,7 @@ def test_nothing_trained_means_the_base_model_is_live(registry: Registry) -> Non
 
 
 def test_a_registered_version_is_a_candidate_with_its_provenance(registry: Registry, adapter: Path) -> None:
-    given = {"feedback_ids": ["fb_1", "fb_2"], "hyperparameters": {"rank": 2}}
-    version = register(registry, adapter, **given)
+    version = register(registry, adapter, feedback_ids=["fb_1", "fb_2"], hyperparameters={"rank": 2})
     assert (version.number, version.state, version.served_name) == (1, "candidate", "smollm2@v1")
     assert version.manifest.feedback_ids == ("fb_1", "fb_2")
     assert version.manifest.hyperparameters == {"rank": 2}
@@ -356,7 +355,12 @@ def link(directory: Path) -> None:
     path.symlink_to(directory.parent / "elsewhere.json")
 
 
-BAD: dict[str, tuple[Any, str]] = {
+def fifo(directory: Path) -> None:
+    (directory / "adapter_config.json").unlink()
+    os.mkfifo(directory / "adapter_config.json")
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no directory": (lambda d: d.rename(d.parent / "gone"), "cannot read"),
     "no weights": (lambda d: (d / "adapter_model.safetensors").unlink(), "has no adapter_model.safetensors"),
     "readme": (lambda d: (d / "README.md").write_text("hi"), "'README.md'"),
@@ -364,10 +368,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "python": (lambda d: (d / "modeling.py").write_text("import os"), r"'modeling.py'"),
     "folder": (lambda d: (d / "sub").mkdir(), "'sub'"),
     "link": (link, "links are refused"),
-    "fifo": (
-        lambda d: ((d / "adapter_config.json").unlink(), os.mkfifo(d / "adapter_config.json")),
-        "not a regular file",
-    ),
+    "fifo": (fifo, "not a regular file"),
     "config is no JSON": (lambda d: config(d, "{"), "is not JSON"),
     "config nests without end": (lambda d: config(d, "[" * 100_000), "is not JSON"),
     "config is a list": (lambda d: config(d, "[]"), "JSON list, expected an object"),

@@ -14,15 +14,14 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.support.inprocess import listening
-from tests.support.lora import DIGEST, register, tensors, write_peft
+from tests.support.lora import DIGEST, register, tensors, write_adapter
 from tests.support.vllm_double import VllmDouble
 
 
 @pytest.fixture
 def versions(registry: Registry, tmp_path: Path) -> list[AdapterVersion]:
-    config = {"target_modules": ["q_proj"]}
-    trained = [write_peft(tmp_path / f"{seed}", tensors(4, seed), **config) for seed in range(1, 7)]
-    return [register(registry, each) for each in trained]
+    trained = [write_adapter(tmp_path / f"{seed}", tensors(fill=seed)) for seed in range(1, 7)]
+    return [register(registry, directory) for directory in trained]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import MANIFEST, Registry
 from burnish.adapters.swap import Swap
 from tests.support.engine import answer
-
-Make = Callable[..., AdapterVersion]
+from tests.support.lora import Make
 
 
 def states(registry: Registry) -> list[str]:

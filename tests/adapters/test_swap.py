@@ -3,19 +3,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 
 import pytest
 
 from burnish.adapters.errors import AdapterError, CorruptAdapter, EngineError, IncompatibleAdapter
-from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import EVENTS
 from burnish.adapters.swap import Swap
 from tests.support.engine import answer, deltas
+from tests.support.lora import Make
 from tests.support.patience import within
 
 PROMPT = "Name three colours."
-Make = Callable[..., AdapterVersion]
 
 
 async def serves_only(swap: Swap, number: int) -> bool:

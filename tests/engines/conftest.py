@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import Registry
 from burnish.training.weights import prepared_weights
-from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.lora import Make, random_lora, register, version_of, write_peft
 from tests.support.real_engines import mlx_base, mlx_server, vllm_server
 
 HERE = Path(__file__).parent
@@ -65,7 +66,7 @@ def versions() -> list[AdapterVersion]:
 
 
 @pytest.fixture
-def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Callable[..., AdapterVersion]:
+def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Make:
     """One more version of random weights; ``digest``: of the model that the engine serves."""
 
     def made(seed: int, rank: int = 4, only: str = "", **config: object) -> AdapterVersion:
@@ -75,6 +76,15 @@ def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Callabl
         return versions[-1]
 
     return made
+
+
+def make_live(data_dir: Path, digest: str, base: str) -> AdapterVersion:
+    """Put a version into burnish's data directory that is live."""
+    registry = Registry(data_dir / "adapters")
+    trained = write_peft(data_dir.parent / "trained", random_lora(4, strength=0.1))
+    version = register(registry, trained, digest, base)
+    registry.record(version.number, "live", "for the test", replaced=0)
+    return version
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

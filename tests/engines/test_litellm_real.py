@@ -84,7 +84,7 @@ def burnish(folder: Path, given: Json, *flags: str, **more: Any) -> AbstractAsyn
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cloud]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await here.answer(request)(request, writer)
+        await cloud.answer(request)(request, writer)
 
     async with (
         upstream(script) as server,
@@ -92,8 +92,8 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clou
         httpx.AsyncClient(base_url=up.url, trust_env=False, timeout=within(60)) as http,
         AsyncExitStack() as clients,
     ):
-        here = Cloud(server, http, up.url, clients, native=True, pid=up.pid)
-        yield here
+        cloud = Cloud(server, http, up.url, clients, native=True, pid=up.pid)
+        yield cloud
 
 
 @pytest.fixture
@@ -140,16 +140,16 @@ async def test_every_client_gets_the_answer_of_every_provider(
 @every_provider
 async def test_a_chat_client_gets_it_and_it_can_be_rated(here: Cloud, model: str, streamed: bool) -> None:
     here.says.append({"content": "Rain is likely."})
+    asked: Any = {"model": model, "messages": WEATHER}
     if streamed:
-        more: Any = {"stream_options": {"include_usage": True}}
-        chunks = [each async for each in await here.openai.chat.completions.create(
-            model=model, messages=WEATHER, stream=True, **more
-        )]  # fmt: skip
-        said = "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
-        usage: Any = chunks[-1].usage
+        asked |= {"stream": True, "stream_options": {"include_usage": True}}
+    answer: Any = await here.openai.chat.completions.create(**asked)
+    if streamed:
+        chunks = [chunk async for chunk in answer]
+        said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        usage = chunks[-1].usage
     else:
-        answer = await here.openai.chat.completions.create(model=model, messages=WEATHER)
-        said, usage = str(answer.choices[0].message.content), answer.usage
+        said, usage = answer.choices[0].message.content, answer.usage
     assert said == "Rain is likely."
     assert (usage.prompt_tokens, usage.completion_tokens) == (17, 7)
     record = await latest(here)
@@ -182,7 +182,7 @@ async def test_bedrock_is_asked_with_a_signature(here: Cloud) -> None:
     assert (await latest(here))["upstream_table"] == "aws"
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[str, Json, int]] = {
     "mock": ("429 Too Many Requests", {"error": {"message": "slow down", "type": "rate_limit"}}, 429),
     "claude": (
         "401 Unauthorized",
@@ -292,7 +292,7 @@ async def test_only_burnish_may_ask(here: Cloud, tmp_path: Path) -> None:
         httpx.AsyncClient(timeout=within(60)) as client,
     ):
         for key in ("", "Bearer x", f"Bearer {KEY}", "Bearer ü"):
-            headers = {"authorization": key.encode()}
+            headers = {b"authorization": key.encode()}
             answer = await client.post(url + CHAT, json=ASKED, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
         ours = {"authorization": f"Bearer {route.token}"}

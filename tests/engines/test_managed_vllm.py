@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +20,9 @@ import pytest
 
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
-from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.registry import Registry
 from burnish.proxy.relay.routing import ENGINE_WAIT_S
+from tests.engines.conftest import make_live
 from tests.support.burnish import Burnish, running
-from tests.support.lora import random_lora, register, write_peft
 from tests.support.patience import within
 from tests.support.real_engines import (
     MLX_ENVIRONMENT,
@@ -36,8 +33,6 @@ from tests.support.real_engines import (
 )
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
-
-logger = logging.getLogger(__name__)
 
 STREAMS = 8
 # vLLM's CPU build takes one to two minutes on two cores, and everything else that runs there slows it down.
@@ -61,7 +56,7 @@ def stream(url: str, answers: Answers, stopping: Event) -> None:
     while not stopping.is_set():
         try:
             with httpx.stream(
-                "POST", url + "/v1/chat/completions", json=body, timeout=within(120)
+                "POST", f"{url}/v1/chat/completions", json=body, timeout=within(120)
             ) as response:
                 lines = [line for line in response.iter_lines() if line]
         except httpx.TransportError as error:
@@ -74,22 +69,12 @@ def stream(url: str, answers: Answers, stopping: Event) -> None:
             stopping.wait(0.5)  # as clients do before they try again
 
 
-def until_new_stream(answers: Answers, since: float) -> float:
-    """Wait for a stream that ended after a moment; returns when."""
+def until_new_stream(answers: Answers, since: float) -> None:
+    """Wait for a stream that ended after a moment."""
     deadline = time.monotonic() + within(BACK_WITHIN_S)
     while not answers.whole or answers.whole[-1][0] <= since:
         assert time.monotonic() < deadline, answers.failed[-3:]
         time.sleep(0.1)
-    return next(ended for ended, _ in answers.whole if ended > since)
-
-
-def live(data_dir: Path, digest: str, base: str) -> AdapterVersion:
-    registry = Registry(data_dir / "adapters")
-    made = register(
-        registry, write_peft(data_dir.parent / "made", random_lora(1, strength=0.1)), digest, base
-    )
-    registry.record(made.number, "live", "for the test", replaced=0)
-    return made
 
 
 def started(burnish: Burnish) -> dict[str, Any]:
@@ -103,22 +88,14 @@ def family(pid: int) -> Sequence[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-@pytest.fixture
-def answers() -> Iterator[Answers]:
-    yield Answers()
-
-
 @pytest.mark.skipif(not VLLM_PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm")
-def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
-    tmp_path: Path, weights: Path, answers: Answers
-) -> None:
-    data_dir = tmp_path / "data"
-    version = live(data_dir, weights_digest(weights), weights.name)
+def test_vllm_killed_under_eight_streams_serves_the_live_version_again(tmp_path: Path, weights: Path) -> None:
+    data_dir, answers = tmp_path / "data", Answers()
+    version = make_live(data_dir, weights_digest(weights), weights.name)
     flags = ["--engine", "vllm", "--engine-python", str(VLLM_PYTHON), "--model", str(weights), "--no-train"]
     flags += ["--engine-args", shlex.join(VLLM_OPTIONS)]
-    began, stopping = time.monotonic(), Event()
+    stopping = Event()
     with running(data_dir, *flags, env=VLLM_ENVIRONMENT, boot_limit_s=within(BACK_WITHIN_S)) as burnish:
-        logger.info("up after %.0f s", time.monotonic() - began)
         first = started(burnish)
         processes = family(first["pid"])
         with ThreadPoolExecutor(STREAMS) as pool:
@@ -128,12 +105,10 @@ def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
                 until_new_stream(answers, 0)
                 os.kill(first["pid"], signal.SIGKILL)
                 killed = time.monotonic()
-                assert not psutil.wait_procs(processes, within(10))[1], (
-                    "what the engine had started ends with it"
-                )
+                _, alive = psutil.wait_procs(processes, within(10))
+                assert not alive, "what the engine had started ends with it"
                 # In five seconds what was on its way is through.
-                back = until_new_stream(answers, killed + within(5))
-                logger.info("serving %.0f s after kill -9; failed: %s", back - killed, answers.failed[:12])
+                until_new_stream(answers, killed + within(5))
             finally:
                 stopping.set()
         second = started(burnish)
@@ -145,9 +120,9 @@ def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
 
 
 @pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx")
-def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path, answers: Answers) -> None:
+def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path) -> None:
     data_dir = tmp_path / "data"
-    live(data_dir, weights_digest(base), str(base))
+    make_live(data_dir, weights_digest(base), str(base))
     flags = ["--engine", "mlx", "--engine-python", str(MLX_PYTHON), "--model", str(base), "--no-train"]
     env = MLX_ENVIRONMENT | {"HF_HUB_CACHE": str(tmp_path / "no-hub")}
     body = {"model": "default", "max_tokens": 8, "temperature": 0}
@@ -171,9 +146,7 @@ def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path, an
         before = ask()
         first = started(burnish)["pid"]
         os.kill(first, signal.SIGKILL)
-        killed = time.monotonic()
         psutil.wait_procs([psutil.Process(first)] if psutil.pid_exists(first) else [], within(10))
         assert ask() == before, "the request waited for the engine"
-        logger.info("serving %.1f s after kill -9", time.monotonic() - killed)
         assert before[1] == 1
         assert started(burnish)["restarts"] == 1

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import shutil
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +22,10 @@ from burnish.adapters.hosts.detect import Detected, detect, weights_digest
 from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.registry import Registry
+from tests.engines.conftest import make_live
 from tests.support.engine import answer, deltas
 from tests.support.inprocess import serving
-from tests.support.lora import random_lora, register, version_of, write_peft
+from tests.support.lora import Make, version_of
 from tests.support.real_engines import MLX_PYTHON, mlx_server
 
 pytestmark = [
@@ -35,13 +33,11 @@ pytestmark = [
     pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
 ]
 
-logger = logging.getLogger(__name__)
-
 TOKENS = 8
 PROMPTS = ("The capital of France is", "Once upon a time there was a", "def add(a, b):")
 STORY = "Tell a long story."
 
-Make = Callable[..., AdapterVersion]
+Open = Callable[[], MlxHost]
 
 
 @pytest.fixture(scope="session")
@@ -49,23 +45,16 @@ def digest(base: Path) -> str:
     return weights_digest(base)
 
 
-@pytest.fixture(scope="session")
-def server(mlx: str) -> str:
-    return mlx
-
-
 @pytest.fixture
-def open_again(
-    server: str, base: Path, digest: str, tmp_path: Path, versions: list[AdapterVersion]
-) -> Callable[[], MlxHost]:
+def open_again(mlx: str, base: Path, digest: str, tmp_path: Path, versions: list[AdapterVersion]) -> Open:
     """One host after another on the same server, versions and state."""
     return lambda: MlxHost(
-        server, base_path=base, base_digest=digest, state_dir=tmp_path / "state", versions=lambda: versions
+        mlx, base_path=base, base_digest=digest, state_dir=tmp_path / "state", versions=lambda: versions
     )
 
 
 @pytest.fixture
-async def host(open_again: Callable[[], MlxHost]) -> AsyncIterator[MlxHost]:
+async def host(open_again: Open) -> AsyncIterator[MlxHost]:
     host = open_again()
     yield host
     await host.close()
@@ -73,16 +62,11 @@ async def host(open_again: Callable[[], MlxHost]) -> AsyncIterator[MlxHost]:
 
 async def greedy(endpoint: Endpoint, prompt: str) -> list[int]:
     """The tokens that MLX thinks likeliest, one after another."""
-    body = {
-        "model": endpoint.model,
-        "prompt": prompt,
-        "max_tokens": TOKENS,
-        "temperature": 0,
-        "logprobs": True,
-    }
+    body = {"model": endpoint.model, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0}
+    body |= {"logprobs": True} | dict(endpoint.fields)
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{endpoint.url}/v1/completions", json=body | dict(endpoint.fields)) as response,
+        session.post(f"{endpoint.url}/v1/completions", json=body) as response,
     ):
         response.raise_for_status()
         return [each["id"] for each in (await response.json())["choices"][0]["logprobs"]["content"]]
@@ -92,8 +76,8 @@ async def streamed(endpoint: Endpoint, tokens: int) -> str:
     return "".join([delta.text async for delta in deltas(endpoint, STORY, tokens)])
 
 
-async def test_it_is_recognised_with_its_directory(server: str, base: Path, tmp_path: Path) -> None:
-    api = EngineApi(server + "/v1")
+async def test_it_is_recognised_with_its_directory(mlx: str, base: Path, tmp_path: Path) -> None:
+    api = EngineApi(mlx + "/v1")
     found = await detect(api)
     assert found == Detected("mlx", str(base), base)
     opened = open_host(found, api, base, versions=list, state_dir=tmp_path / "state", preset=None)
@@ -146,12 +130,8 @@ async def test_greedy_texts_are_those_of_peft(host: MlxHost, make: Make, base: P
         make(3, only="layers.7.self_attn.q_proj", target_modules=["q_proj"], layers_to_transform=[7]),
     )
     for version in adapters:
-        began = time.perf_counter()
         endpoint = await host.load(version)
-        converted = time.perf_counter() - began
         await host.probe(endpoint)
-        logger.info("v%d: converted in %.2f s, probed in %.2f s", version.number, converted,
-                    time.perf_counter() - began - converted)  # fmt: skip
         texts = [await greedy(endpoint, prompt) for prompt in PROMPTS]
         if isinstance(model, PeftModel):
             model.load_adapter(version.path, adapter_name=str(version.number))
@@ -177,7 +157,7 @@ async def test_a_request_ends_on_the_version_on_which_it_began(host: MlxHost, ma
             began.set()
         return text
 
-    async def others() -> list[str]:
+    async def others() -> tuple[str, ...]:
         await began.wait()
         return await asyncio.gather(
             streamed(second, 8), streamed(await host.load(None), 8), streamed(first, 8)
@@ -188,7 +168,7 @@ async def test_a_request_ends_on_the_version_on_which_it_began(host: MlxHost, ma
 
 
 async def test_versions_come_and_go_and_outlive_a_restart_of_ours(
-    host: MlxHost, make: Make, versions: list[AdapterVersion], open_again: Callable[[], MlxHost]
+    host: MlxHost, make: Make, versions: list[AdapterVersion], open_again: Open
 ) -> None:
     endpoint = await host.load(make(6))
     assert await host.load(versions[0]) == endpoint, "loading is idempotent"
@@ -215,19 +195,12 @@ async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cach
     assert await answer(endpoint, STORY, 6) == truth != old_text
 
 
-def make_live(tmp_path: Path, base: Path, digest: str) -> None:
-    """Put a version into burnish's data directory that is live."""
-    registry = Registry(tmp_path / "data" / "adapters")
-    made = register(registry, write_peft(tmp_path / "made", random_lora(4, strength=0.1)), digest, str(base))
-    registry.record(made.number, "live", "for the test", replaced=0)
-
-
 async def test_burnish_translates_what_it_does_not_speak_for_the_live_version_too(
-    server: str, base: Path, digest: str, tmp_path: Path
+    mlx: str, base: Path, digest: str, tmp_path: Path
 ) -> None:
-    make_live(tmp_path, base, digest)
+    make_live(tmp_path / "data", digest, str(base))
     async with (
-        serving(tmp_path, upstream=server, engine="auto") as (url, _),
+        serving(tmp_path, upstream=mlx, engine="auto") as (url, _),
         AsyncAnthropic(base_url=url, api_key="-", max_retries=0) as claude,
         AsyncOpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0) as gpt,
     ):
@@ -247,11 +220,11 @@ async def test_burnish_translates_what_it_does_not_speak_for_the_live_version_to
 
 
 async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_stream(
-    server: str, base: Path, digest: str, tmp_path: Path
+    mlx: str, base: Path, digest: str, tmp_path: Path
 ) -> None:
-    make_live(tmp_path, base, digest)
+    make_live(tmp_path / "data", digest, str(base))
     async with (
-        serving(tmp_path, upstream=server, engine="auto") as (url, _),
+        serving(tmp_path, upstream=mlx, engine="auto") as (url, _),
         aiohttp.ClientSession(url) as http,
     ):
         async with http.get("/burnish/status") as status:
@@ -285,7 +258,7 @@ async def test_an_adapter_that_the_server_ignores_is_found_out(host: MlxHost, ma
 
 
 async def test_an_adapter_of_another_model_is_refused_and_the_server_survives(
-    host: MlxHost, make: Make, server: str, tmp_path: Path
+    host: MlxHost, make: Make, mlx: str, tmp_path: Path
 ) -> None:
     with pytest.raises(IncompatibleAdapter, match="use_dora"):
         await host.load(make(10, use_dora=True))

@@ -156,7 +156,7 @@ def test_every_objective_and_its_gradient_are_the_same_on_both(seed: int, tmp_pa
     numbers = {
         name: each.astype(np.float32) if each.dtype == float else each for name, each in case(seed).items()
     }
-    np.savez(tmp_path / "in.npz", **numbers)
+    np.savez(tmp_path / "in.npz", allow_pickle=False, **numbers)
     in_mlx("-c", OBJECTIVE, str(tmp_path / "in.npz"), str(tmp_path))
     config = Hyperparameters(kl_beta=0.1)
     for name, objective in LOSSES.items():
@@ -237,7 +237,7 @@ def test_replies_score_as_in_peft_under_every_policy(
     found = json.loads(said.splitlines()[-1])
     assert "no linear layer model.layers.77" in found.pop("refused")
     assert found.pop("again") == found["start"], "what was refused left no trace"
-    once, again, end = *found.pop("sampled"), found.pop("end")
+    (once, again), end = found.pop("sampled"), found.pop("end")
     assert found.pop("drawn") == pytest.approx(found.pop("alone"), abs=0.05)
     assert once == again, "the same seed draws the same"
     for ids, finished in once:
@@ -258,8 +258,8 @@ def test_replies_score_as_in_peft_under_every_policy(
 
     both = [spoken[0], spoken[2]]
     teachers = [Distribution(*(tuple(map(tuple, rows)) for rows in each)) for each in found.pop("goes_on")]
-    for ours, other in zip(teachers, theirs.distributions(both, "bare"), strict=True):
-        for ids, probabilities, row, others in zip(*astuple(ours), *astuple(other), strict=True):
+    for ours, reference in zip(teachers, theirs.distributions(both, "bare"), strict=True):
+        for ids, probabilities, row, others in zip(*astuple(ours), *astuple(reference), strict=True):
             assert probabilities[-1] == pytest.approx(others[-1], abs=BF16)
             likely = dict(zip(ids, probabilities, strict=False))
             assert likely.get(row[0]) == pytest.approx(others[0], abs=BF16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from burnish.adapters.manifest import AdapterVersion, Manifest, Provenance
 from burnish.adapters.registry import Registry
 from tests.support.tiny_gguf import LINEAR, Array, Shape, tiny_lora
 
+Make = Callable[..., AdapterVersion]
+"""A fixture that makes one more version."""
 DIGEST = "sha256:" + "0" * 64
 PROVENANCE: dict[str, Any] = {
     **{"parent": 0, "run_id": "run_1", "feedback_ids": (), "objective": "none"},
