@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -65,14 +64,14 @@ def registry(tmp_path: Path) -> Registry:
 
 
 @pytest.fixture
-def make_version(registry: Registry, host: EmbeddedHost, tmp_path: Path) -> Make:
+def make(registry: Registry, host: EmbeddedHost, tmp_path: Path) -> Make:
     """Register one more version of random weights; another seed makes it answer differently."""
 
-    def make(seed: int, base_digest: str | None = None) -> AdapterVersion:
+    def version(seed: int, base_digest: str | None = None) -> AdapterVersion:
         trained = write_peft(tmp_path / f"trained-{seed}", tiny_lora(TINY, seed))
         return register(registry, trained, base_digest=base_digest or host.base_digest)
 
-    return make
+    return version
 
 
 @pytest.fixture
@@ -82,10 +81,11 @@ async def swap(registry: Registry, host: EmbeddedHost) -> AsyncIterator[Swap]:
     await swap.close()
 
 
-@pytest.fixture
-def kind(request: pytest.FixtureRequest) -> Any:
-    """The module's kind of engine; a module with several has a fixture of its own."""
-    return request.module.KIND
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on each kind of engine that its module names, unless the test names kinds itself."""
+    own = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "engine" in metafunc.fixturenames and "kind" not in own:
+        metafunc.parametrize("kind", metafunc.module.KINDS)
 
 
 @pytest.fixture

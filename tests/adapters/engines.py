@@ -40,6 +40,7 @@ from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble
 
 OTHER_DIGEST = "sha256:" + "1" * 64
 KEY = "the-users-own-key"
+PROMPT = "Name three colours."
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +95,7 @@ def test_torn_files_are_an_error(tmp_path: Path) -> None:
     assert is_gguf(whole)
     for length in (0, 3, 8, 40, 100, 200):
         torn = tmp_path / f"torn-{length}.gguf"
-        shutil.copy(whole, torn)
-        with torn.open("r+b") as opened:
-            opened.truncate(length)
+        torn.write_bytes(whole.read_bytes()[:length])
         with pytest.raises(EngineError, match="as GGUF"):
             shape(torn)
     with pytest.raises(EngineError, match="token_embd"):

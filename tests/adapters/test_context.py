@@ -50,12 +50,7 @@ def test_the_default_is_no_longer_than_agents_need_nor_than_the_model_was_traine
     ("context", "parallel", "free_bytes", "says"),
     [
         (8193, None, 64 * GB, "trained for: set it to 8192 at most"),
-        (
-            8192,
-            None,
-            2 * GB,
-            "takes up to 3.5 GB for 4 versions at a time, and 2.0 GB are free: set context to 4096",
-        ),
+        (8192, None, 2 * GB, "3.5 GB for 4 versions at a time, and 2.0 GB are free: set context to 4096"),
         (8192, 16, 8 * GB, "set context to 5120 at most"),
         (None, 64, 8 * GB, "set a smaller parallel"),
     ],
@@ -79,9 +74,8 @@ def test_the_cache_of_a_token_is_read_from_the_header(tmp_path: Path) -> None:
     assert read_needs(small) == Needs(8192, SMALL_TOKEN_BYTES, small.stat().st_size)
     cached = TINY.blocks * TINY.kv_heads * TINY.head_dim
     assert read_needs(random_llama(tmp_path / "tiny.gguf")).token_bytes == cached * 2 * 2
-    uneven = random_llama(
-        tmp_path / "uneven.gguf", keys={"attention.head_count_kv": [1] + [0] * (TINY.blocks - 1)}
-    )
+    heads = [1] + [0] * (TINY.blocks - 1)
+    uneven = random_llama(tmp_path / "uneven.gguf", keys={"attention.head_count_kv": heads})
     assert read_needs(uneven).token_bytes == TINY.head_dim * 2 * 2, "only one layer has a cache"
 
 

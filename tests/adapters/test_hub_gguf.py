@@ -238,7 +238,7 @@ def test_each_wrong_name_says_what_to_do(here: Hub, home: Path, name: str, words
 
 
 @pytest.mark.parametrize("how", ["variable", "file"])
-def test_the_token_opens_what_is_gated_and_never_reaches_the_cdn(
+def test_the_token_never_reaches_the_cdn(
     here: Hub, home: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     here.gated.add(REPO)
@@ -266,11 +266,7 @@ def test_a_token_that_is_refused_is_not_shown(here: Hub, monkeypatch: pytest.Mon
     ("variable", "text", "words"),
     [
         ("HF_TOKEN", "hf_…", r"HF_TOKEN, .* has no token in it"),
-        (
-            "HF_ENDPOINT",
-            "http://127.0.0.1:9",
-            r"127.0.0.1:9 can't be reached .* name a GGUF file on this disk",
-        ),
+        ("HF_ENDPOINT", "http://127.0.0.1:9", r":9 can't be reached .* name a GGUF file on this disk"),
         ("ALL_PROXY", "gopher://127.0.0.1:1", r"the proxy .* can't be used"),
     ],
 )

@@ -9,14 +9,11 @@ import pytest
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import engine_name
-from tests.adapters.engines import Router
+from tests.adapters.engines import PROMPT, Router
 from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
 
-PROMPT = "Name three colours."
-
-
-KIND = Router
+KINDS = [Router]
 
 
 async def test_the_preset_and_the_models_of_others_stay_as_they_are(engine: Router) -> None:
@@ -91,16 +88,13 @@ async def test_a_server_that_cannot_serve_versions_is_told_how_to_start(engine: 
     other = engine.folder / "other.ini"
     other.write_text(f"[tiny]\nmodel = {tiny}\n")
     single = ["--model", str(tiny), "--ctx-size", "512"]
-    for arguments, why in (
-        (single, "router mode"),
-        (["--models-preset", str(other)], "doesn't read the preset"),
-    ):
+    elsewhere = ["--models-preset", str(other)]
+    for arguments, why in ((single, "router mode"), (elsewhere, "doesn't read the preset")):
         with LlamaServer(arguments, engine.folder / "other.log") as server:
             with pytest.raises(EngineError, match=why) as failed:
                 await engine.open(url=server.url).load(engine.make(1))
-        assert f"llama-server --models-preset {engine.preset} --models-max 0 --cache-ram 0" in str(
-            failed.value
-        )
+        command = f"llama-server --models-preset {engine.preset} --models-max 0 --cache-ram 0"
+        assert command in str(failed.value)
     assert engine.preset.read_bytes() == before
 
 

@@ -11,11 +11,9 @@ from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.manifest import AdapterVersion
-from tests.adapters.engines import OTHER_DIGEST, Engine
+from tests.adapters.engines import OTHER_DIGEST, PROMPT, Engine
 from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
-
-PROMPT = "Name three colours."
 
 
 class Given(Engine):
@@ -28,7 +26,7 @@ class Given(Engine):
         return LlamaCppGivenHost(**self.own(changes))
 
 
-KIND = Given
+KINDS = [Given]
 
 
 async def given(host: AdapterHost, engine: Given, version: AdapterVersion) -> None:

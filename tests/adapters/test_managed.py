@@ -110,9 +110,7 @@ async def test_it_ends_with_all_that_it_started(recipe: Recipe, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("killed", ["engine", "lifeline"])
-async def test_whichever_is_killed_it_serves_again_at_its_address(
-    recipe: Recipe, tmp_path: Path, killed: str
-) -> None:
+async def test_a_killed_one_serves_again_at_its_address(recipe: Recipe, tmp_path: Path, killed: str) -> None:
     engine = ManagedEngine(recipe, tmp_path / "engine.log")
     async with supervised(engine):
         ours, url = processes(engine), engine.url
@@ -126,7 +124,7 @@ async def test_whichever_is_killed_it_serves_again_at_its_address(
         assert engine.trouble is None
 
 
-async def test_one_that_keeps_dying_is_given_up_and_says_why(
+async def test_one_that_keeps_dying_is_given_up(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(managed, "FIRST_PAUSE_S", 0.01)

@@ -121,9 +121,7 @@ def test_each_change_is_added_to_its_own_rows(shape: Shape, tmp_path: Path) -> N
     assert merged.size_bytes == target.stat().st_size == base.stat().st_size
 
 
-@pytest.mark.parametrize(
-    "kind", [Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1], ids=lambda kind: kind.name.lower()
-)
+@pytest.mark.parametrize("kind", [Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1], ids=lambda kind: kind.name)
 def test_changed_tensors_become_q8_0_and_the_others_stay(kind: Type, tmp_path: Path) -> None:
     base, target = model(tmp_path / "base.gguf", kind), tmp_path / "merged.gguf"
     merged = merge(adapter(tmp_path / "lora"), base, target, "q8_0")
@@ -197,12 +195,10 @@ def sized(folder: Path) -> tuple[Path, Path]:
 
 
 def narrow(folder: Path) -> tuple[Path, Path]:
-    """An adapter of a narrower model."""
     return adapter(folder / "lora", Shape("llama", hidden=32)), model(folder / "base.gguf", Type.Q4_1)
 
 
 def idle(folder: Path) -> tuple[Path, Path]:
-    """An adapter that changes nothing."""
     return adapter(folder / "lora", strength=0), model(folder / "base.gguf", Type.Q4_1)
 
 
@@ -230,9 +226,7 @@ def test_a_merge_that_cannot_be_done_says_why_and_leaves_nothing(
     assert not list(target.iterdir())
 
 
-def test_a_disk_that_is_too_small_is_noticed_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_disk_is_noticed_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, lora = model(tmp_path / "base.gguf", Type.Q4_1), adapter(tmp_path / "lora")
     full = shutil.disk_usage(tmp_path)._replace(free=50 * 10**6)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
@@ -282,9 +276,7 @@ async def merging_child(folder: Path) -> int:
     return int(path.name.split(".")[-2])
 
 
-async def test_a_cancelled_merge_leaves_neither_a_file_nor_a_process(
-    slow: dict[str, Path], tmp_path: Path
-) -> None:
+async def test_a_cancelled_merge_leaves_nothing(slow: dict[str, Path], tmp_path: Path) -> None:
     version = version_of(slow["adapter"], 7, DIGEST)
     async with asyncio.TaskGroup() as tasks:
         merging = tasks.create_task(ensure_merged(version, slow["base"], tmp_path / "merged.gguf"))

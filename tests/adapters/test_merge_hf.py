@@ -92,16 +92,13 @@ def test_an_older_name_of_the_type_does_not_undo_it(lora: Path, tmp_path: Path) 
 
 def test_more_rows_than_are_held_at_once(tmp_path: Path) -> None:
     dice, (out, width) = np.random.default_rng(0), (3 * CHUNK_NUMBERS // 128, 64)
-    weight, a, b = (
-        dice.normal(size=size).astype(np.float32) for size in ((out, width), (2, width), (out, 2))
-    )
+    sizes = (out, width), (2, width), (out, 2)
+    weight, a, b = (dice.normal(size=size).astype(np.float32) for size in sizes)
     (where := tmp_path / "base").mkdir()
     (where / "config.json").write_text("{}")
     save_file({"up_proj.weight": weight}, where / "model.safetensors")
-    names = (f"base_model.model.up_proj.lora_{half}.weight" for half in "AB")
-    merge_hf(
-        write_peft(tmp_path / "lora", dict(zip(names, (a, b), strict=True)), 2), where, tmp_path / "merged"
-    )
+    tensors = {f"base_model.model.up_proj.lora_{half}.weight": array for half, array in (("A", a), ("B", b))}
+    merge_hf(write_peft(tmp_path / "lora", tensors, 2), where, tmp_path / "merged")
     [merged] = load_file(tmp_path / "merged" / "model.safetensors").values()
     np.testing.assert_allclose(merged, weight + b @ a, atol=1e-5)
 

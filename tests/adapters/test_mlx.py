@@ -14,7 +14,7 @@ from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import NOWHERE, MlxHost
 from tests.adapters.engines import Mlx
 
-KIND = Mlx
+KINDS = [Mlx]
 
 
 async def test_a_request_names_the_converted_version_and_the_base_names_none(engine: Mlx) -> None:

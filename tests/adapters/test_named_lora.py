@@ -17,15 +17,10 @@ from tests.adapters.engines import NamedLora, Sglang, Vllm
 from tests.support.inprocess import listening
 from tests.support.patience import within
 
-
-@pytest.fixture(params=[Vllm, Sglang])
-def kind(request: pytest.FixtureRequest) -> Any:
-    return request.param
+KINDS = [Vllm, Sglang]
 
 
-async def test_a_version_goes_in_once_under_a_name_that_holds_its_content(
-    engine: NamedLora, kind: type[NamedLora]
-) -> None:
+async def test_a_version_is_loaded_once_by_its_content(engine: NamedLora, kind: type[NamedLora]) -> None:
     host, version = engine.open(), engine.make(7)
     with pytest.raises(IncompatibleAdapter):
         await host.load(engine.make(1, use_dora=True))
@@ -60,25 +55,21 @@ async def test_a_rank_above_the_limit_says_how_to_raise_it(engine: NamedLora) ->
     await host.load(engine.make(2, rank_pattern={"q_proj": 24}))
 
 
-@pytest.mark.parametrize("kind", [Vllm], indirect=True)
+@pytest.mark.parametrize("kind", [Vllm])
 @pytest.mark.parametrize("config", [{"lora_bias": True}, {"bias": "all"}])
-async def test_a_version_that_only_vllm_refuses_is_incompatible(
-    engine: NamedLora, config: dict[str, Any]
-) -> None:
+async def test_what_only_vllm_refuses_is_incompatible(engine: NamedLora, config: dict[str, Any]) -> None:
     with pytest.raises(IncompatibleAdapter, match="bias"):
         await engine.open().load(engine.make(1, **config))
     assert engine.double.loaded == {}
 
 
-@pytest.mark.parametrize("kind", [Sglang], indirect=True)
+@pytest.mark.parametrize("kind", [Sglang])
 async def test_a_base_with_a_colon_in_its_name_cannot_be_served_by_sglang(engine: NamedLora) -> None:
     with pytest.raises(EngineError, match="--served-model-name qwen3-8b"):
         await engine.open(base_model="qwen3:8b").load(None)
 
 
-async def test_an_engine_that_cannot_load_at_runtime_says_how_to_start_it(
-    engine: NamedLora, kind: type[NamedLora]
-) -> None:
+async def test_an_engine_that_cannot_load_is_explained(engine: NamedLora, kind: type[NamedLora]) -> None:
     engine.double.can_load = False
     host = engine.open()
     how = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve" if kind is Vllm else "sglang.launch_server"

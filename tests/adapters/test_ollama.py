@@ -14,7 +14,7 @@ from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.adapters.engines import Ollama, OllamaMerged
+from tests.adapters.engines import PROMPT, Ollama, OllamaMerged
 from tests.support.engine import answer
 from tests.support.lora import register, write_peft
 from tests.support.patience import within
@@ -31,13 +31,11 @@ BEHAVIOUR: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=[Ollama, OllamaMerged])
-def kind(request: pytest.FixtureRequest) -> Any:
-    return request.param
+KINDS = [Ollama, OllamaMerged]
 
 
 def only_merged(function: Any) -> Any:
-    return pytest.mark.parametrize("kind", [OllamaMerged], indirect=True)(function)
+    return pytest.mark.parametrize("kind", [OllamaMerged])(function)
 
 
 def left(engine: Ollama) -> tuple[list[Path], set[str], set[str]]:
@@ -65,7 +63,7 @@ async def cancelled_upload(engine: Ollama, host: AdapterHost) -> set[Path]:
     return paths
 
 
-@pytest.mark.parametrize("kind", [Ollama], indirect=True)
+@pytest.mark.parametrize("kind", [Ollama])
 async def test_the_steps_on_the_wire(engine: Ollama) -> None:
     host, double = engine.open(), engine.double
     endpoint = await host.load(engine.make(1))
@@ -89,9 +87,7 @@ async def test_the_steps_on_the_wire(engine: Ollama) -> None:
     await host.load(engine.versions[0])
 
 
-async def test_a_stop_in_the_middle_of_an_unloading_leaves_only_what_is_live(
-    engine: Ollama, registry: Registry
-) -> None:
+async def test_a_stop_during_an_unload_leaves_what_is_live(engine: Ollama, registry: Registry) -> None:
     for seed in (1, 2):
         trained = write_peft(engine.folder / f"trained-{seed}", tiny_lora(TINY, seed))
         engine.versions.append(register(registry, trained, engine.digest, "tiny"))
@@ -116,7 +112,7 @@ async def test_the_release_decides_what_a_version_is(engine: Ollama) -> None:
     assert engine.double.blob(engine.digest).exists(), "the base's"
 
 
-@pytest.mark.parametrize("kind", [Ollama], indirect=True)
+@pytest.mark.parametrize("kind", [Ollama])
 async def test_a_release_that_refuses_adapters_gets_merged_models(engine: Ollama) -> None:
     engine.double.release = "0.0.0"  # built from source
     engine.double.faults.add("no_adapters")
@@ -133,12 +129,12 @@ async def test_a_release_that_refuses_adapters_gets_merged_models(engine: Ollama
 @only_merged
 async def test_a_merged_version_answers_as_base_and_adapter_do(engine: Ollama) -> None:
     host = engine.open()
-    merged = await answer(await host.load(engine.make(1)), "Name three colours.")
+    merged = await answer(await host.load(engine.make(1)), PROMPT)
     await host.unload(1)
     assert left(engine) == ([], set(), set()), "its weights are deleted with it"
     engine.double.release = Ollama.release
-    adapted = await answer(await host.load(engine.versions[0]), "Name three colours.")
-    base = await answer(await host.load(None), "Name three colours.")
+    adapted = await answer(await host.load(engine.versions[0]), PROMPT)
+    base = await answer(await host.load(None), PROMPT)
     assert merged == adapted != base
 
 
@@ -194,7 +190,7 @@ async def test_a_model_that_was_left_unchecked_is_checked_before_it_is_used(engi
     assert left(engine) == ([], set(), set())
 
 
-@pytest.mark.parametrize("kind", [Ollama], indirect=True)
+@pytest.mark.parametrize("kind", [Ollama])
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [
@@ -222,9 +218,7 @@ async def test_a_failed_creation_leaves_nothing_and_can_be_repeated(
         ("dies_in_create", r"Ollama stopped while it created tiny-burnish:v2-\w+ .* Start Ollama"),
     ],
 )
-async def test_an_ollama_that_dies_loses_nothing_that_was_there(
-    engine: Ollama, fault: str, words: str
-) -> None:
+async def test_an_ollama_that_dies_loses_nothing(engine: Ollama, fault: str, words: str) -> None:
     host = engine.open()
     first = await host.load(engine.make(1))
     before = left(engine)
@@ -249,9 +243,7 @@ async def test_a_load_that_is_cancelled_leaves_nothing(engine: Ollama) -> None:
 
 
 @only_merged
-async def test_a_disk_without_room_for_ollamas_copy_is_named_before_the_upload(
-    engine: Ollama, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_without_room_is_named_first(engine: Ollama, monkeypatch: pytest.MonkeyPatch) -> None:
     host = engine.open()
     real, folder = shutil.disk_usage, engine.double.folder
 
@@ -259,14 +251,11 @@ async def test_a_disk_without_room_for_ollamas_copy_is_named_before_the_upload(
         return real(path)._replace(free=10**8) if Path(path) == folder else real(path)
 
     monkeypatch.setattr(shutil, "disk_usage", nearly_full)
-    with pytest.raises(
-        EngineError, match=rf"needs .* of {folder}, where Ollama keeps its models.* 0\.1 GB are free"
-    ):
+    reason = rf"needs .* of {folder}, where Ollama keeps its models.* 0\.1 GB are free"
+    with pytest.raises(EngineError, match=reason):
         await host.load(engine.make(1))
     assert left(engine) == ([], set(), set())
-    assert ("HEAD", BLOB) not in [
-        (method, path.rpartition(":")[0]) for method, path in engine.double.requests
-    ]
+    assert not any(path.startswith(BLOB) for _, path in engine.double.requests)
 
 
 @only_merged
@@ -291,9 +280,7 @@ async def test_a_base_that_is_missing_is_not_downloaded(engine: Ollama) -> None:
     ("part", "words"),
     [("weights", "is made of the weights sha256:abab"), ("adapter", "has an adapter of its own")],
 )
-async def test_a_base_that_is_not_what_versions_are_trained_on_is_refused(
-    engine: Ollama, part: str, words: str
-) -> None:
+async def test_a_base_of_other_weights_is_refused(engine: Ollama, part: str, words: str) -> None:
     setattr(engine.double.models["tiny:latest"], part, "sha256:" + "ab" * 32)
     with pytest.raises(IncompatibleAdapter, match=f"Ollama's tiny {words}"):
         await engine.open().load(engine.make(2))

@@ -39,17 +39,11 @@ def refusal(name: str) -> str:
         ("qwen3", f"{LIBRARY}/qwen3/latest", "qwen3"),
         ("qwen3:latest", f"{LIBRARY}/qwen3/latest", "qwen3"),
         ("me/mine:v2", "registry.ollama.ai/me/mine/v2", "me/mine:v2"),
-        (
-            "hf.co/bartowski/Tiny-GGUF:Q8_0",
-            "hf.co/bartowski/Tiny-GGUF/Q8_0",
-            "hf.co/bartowski/Tiny-GGUF:Q8_0",
-        ),
+        ("hf.co/me/Tiny-GGUF:Q8_0", "hf.co/me/Tiny-GGUF/Q8_0", "hf.co/me/Tiny-GGUF:Q8_0"),
         ("box.lan:5000/team/tiny", "box.lan:5000/team/tiny/latest", "box.lan:5000/team/tiny"),
     ],
 )
-def test_a_name_is_read_as_ollama_reads_it(
-    name: str, place: str, served: str, store: Path, gguf: Path
-) -> None:
+def test_a_name_is_read_as_in_ollama(name: str, place: str, served: str, store: Path, gguf: Path) -> None:
     _, blob = pulled(store, gguf, place)
     assert model_file(f"ollama:{name}") == ModelFile(blob, served, [])
     assert names() == [served]
@@ -80,9 +74,8 @@ def test_a_model_that_is_not_there_is_named_with_those_that_are(store: Path, ggu
     assert "Ollama has no models here, neither qwen3:8b nor others" in refusal("ollama:qwen3:8b")
     pulled(store, gguf)
     pulled(store, gguf, f"{LIBRARY}/smollm2-burnish/v1-00000000")
-    assert "has no model 'qwen3:8b' here; it has qwen3:0.6b. To get it: ollama pull qwen3:8b" in refusal(
-        "ollama:qwen3:8b"
-    )
+    reason = "has no model 'qwen3:8b' here; it has qwen3:0.6b. To get it: ollama pull qwen3:8b"
+    assert reason in refusal("ollama:qwen3:8b")
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,7 @@ def test_rslora_is_worked_into_alpha_where_one_alpha_can_say_it(tmp_path: Path) 
         ({"peft_type": "IA3"}, "IA3"),
     ],
 )
-def test_what_other_formats_cannot_express_is_refused(
-    config: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_other_formats_lack_is_refused(config: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(IncompatibleAdapter, match=words):
         read_peft(support.write_peft(tmp_path, tensors(), rank=2, **config))
 

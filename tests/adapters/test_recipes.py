@@ -54,18 +54,11 @@ def test_vllm_can_swap_and_serves_only_this_machine(
     monkeypatch.setenv("VLLM_API_KEY", "of the user's own vLLM")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     monkeypatch.setenv("PYTHONPATH", "of this environment")
-    found = made(
-        "vllm",
-        directory,
-        tmp_path,
-        python=python,
-        rank=20,
-        arguments=["--max-model-len", "8192", "--port=9001"],
-    )
+    arguments = ["--max-model-len", "8192", "--port=9001"]
+    found = made("vllm", directory, tmp_path, python=python, rank=20, arguments=arguments)
     line = " ".join(found.command(9001))
-    assert line.startswith(
-        f"{python} -m vllm.entrypoints.openai.api_server --max-model-len 8192 --host 127.0.0.1"
-    )
+    server = f"{python} -m vllm.entrypoints.openai.api_server"
+    assert line.startswith(f"{server} --max-model-len 8192 --host 127.0.0.1")
     assert f"--model {directory} --served-model-name qwen3-0.6b" in line
     assert "--enable-lora --max-loras 3 --max-lora-rank 32" in line
     assert line.endswith("--port 9001")
@@ -88,7 +81,7 @@ def test_mlx_is_asked_for_by_its_directory(directory: Path, python: Path, tmp_pa
     assert found.model == str(directory)
 
 
-def test_llama_server_is_a_router_that_loads_the_base_at_once(
+def test_llama_server_loads_the_base_at_once(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = executable(tmp_path / "llama-server")
@@ -106,7 +99,7 @@ def test_llama_server_is_a_router_that_loads_the_base_at_once(
         found.is_warm(listing)
 
 
-def test_llama_server_is_found_where_a_service_has_no_path_to_it(
+def test_llama_server_is_found_without_a_path(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = executable(tmp_path / "llama-server")
@@ -145,15 +138,10 @@ WRONG: list[tuple[ManagedKind, Wrong, str]] = [
 @pytest.mark.usefixtures("gguf")
 @pytest.mark.parametrize(("kind", "model", "words"), WRONG)
 def test_a_model_that_the_engine_cannot_serve_is_refused(
-    kind: ManagedKind,
-    model: Wrong,
-    words: str,
-    *,
-    tmp_path: Path,
-    python: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: ManagedKind, model: Wrong, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executable(tmp_path / "llama-server")
+    python = executable(tmp_path / "python")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EngineError, match=words):
         made(kind, model(tmp_path), tmp_path, python=python)
@@ -174,8 +162,6 @@ def test_a_model_on_the_hub_is_not_downloaded_by_a_check(python: Path, tmp_path:
         ("mlx", ["--port"], "expected a number"),
     ],
 )
-def test_options_of_burnish_are_refused(
-    kind: ManagedKind, arguments: list[str], words: str, tmp_path: Path
-) -> None:
+def test_own_options_are_refused(kind: ManagedKind, arguments: list[str], words: str, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=words):
         made(kind, "m", tmp_path, arguments=arguments)

@@ -16,12 +16,10 @@ from burnish.adapters.reconcile import MAX_FAILURES, Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.adapters.engines import ask_within
+from tests.adapters.engines import PROMPT, ask_within
 from tests.support.engine import answer
 from tests.support.lora import Make
 from tests.support.patience import within
-
-PROMPT = "Name three colours."
 
 
 async def restarted(swap: Swap, host: EmbeddedHost) -> Swap:
@@ -35,9 +33,7 @@ def kill(host: EmbeddedHost, version: int) -> None:
     os.kill(host.processes()[version], signal.SIGKILL)
 
 
-async def test_the_base_model_is_served_and_left_alone_until_its_engine_is_gone(
-    swap: Swap, host: EmbeddedHost
-) -> None:
+async def test_the_base_model_is_left_alone_until_its_engine_is_gone(swap: Swap, host: EmbeddedHost) -> None:
     reconciler = Reconciler(swap)
     done = await reconciler.reconcile_once()
     assert done.actions == ("the base model serves again",)
@@ -49,10 +45,8 @@ async def test_the_base_model_is_served_and_left_alone_until_its_engine_is_gone(
     assert done.actions == ("the engine of the base model is gone", "the base model serves again")
 
 
-async def test_what_was_live_before_a_crash_is_live_after_it(
-    swap: Swap, host: EmbeddedHost, make_version: Make
-) -> None:
-    version = make_version(1)
+async def test_what_was_live_is_live_after_a_crash(swap: Swap, host: EmbeddedHost, make: Make) -> None:
+    version = make(1)
     await swap.go_live(version, "before the crash")
     with swap.route.lease() as lease:
         before = await answer(lease.endpoint, PROMPT)
@@ -63,9 +57,9 @@ async def test_what_was_live_before_a_crash_is_live_after_it(
         assert await answer(lease.endpoint, PROMPT) == before
 
 
-async def test_a_crash_between_commit_and_flip_is_finished(swap: Swap, make_version: Make) -> None:
+async def test_a_crash_between_commit_and_flip_is_finished(swap: Swap, make: Make) -> None:
     await swap.go_live(None, "start")
-    version = make_version(1)
+    version = make(1)
     swap.registry.record(version.number, "live", "committed, then killed")
     await Reconciler(swap).reconcile_once()
     await swap.settled()
@@ -73,10 +67,8 @@ async def test_a_crash_between_commit_and_flip_is_finished(swap: Swap, make_vers
     assert list(await swap.host.served()) == [1]
 
 
-async def test_a_killed_engine_is_back_and_waiting_requests_go_on(
-    swap: Swap, host: EmbeddedHost, make_version: Make
-) -> None:
-    await swap.go_live(make_version(1), "start")
+async def test_requests_wait_for_a_killed_engine(swap: Swap, host: EmbeddedHost, make: Make) -> None:
+    await swap.go_live(make(1), "start")
     old = swap.route.live
     looking = asyncio.ensure_future(Reconciler(swap).run(interval_s=3600))
     try:
@@ -93,9 +85,9 @@ async def test_a_killed_engine_is_back_and_waiting_requests_go_on(
 
 
 async def test_an_engine_that_stands_still_is_replaced(
-    swap: Swap, host: EmbeddedHost, make_version: Make, monkeypatch: pytest.MonkeyPatch
+    swap: Swap, host: EmbeddedHost, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await swap.go_live(make_version(1), "start")
+    await swap.go_live(make(1), "start")
     stopped, before = host.processes()[1], swap.route.live
     ask_within(monkeypatch, 2)
     os.kill(stopped, signal.SIGSTOP)
@@ -109,13 +101,11 @@ async def test_an_engine_that_stands_still_is_replaced(
         assert await answer(lease.endpoint, PROMPT)
 
 
-async def test_orphans_are_unloaded_and_staged_versions_are_not_unless_they_died(
-    swap: Swap, host: EmbeddedHost, make_version: Make
-) -> None:
+async def test_orphans_and_dead_versions_are_unloaded(swap: Swap, host: EmbeddedHost, make: Make) -> None:
     reconciler = Reconciler(swap)
     await reconciler.reconcile_once()
-    await swap.stage(make_version(1))
-    await host.load(make_version(2))
+    await swap.stage(make(1))
+    await host.load(make(2))
     done = await reconciler.reconcile_once()
     assert done.actions == ("unloaded v2, which no request used",)
     assert sorted(await host.served()) == [0, 1]
@@ -125,9 +115,9 @@ async def test_orphans_are_unloaded_and_staged_versions_are_not_unless_they_died
 
 
 async def test_a_live_version_that_was_damaged_gives_way_to_the_one_before_loudly(
-    swap: Swap, host: EmbeddedHost, make_version: Make, caplog: pytest.LogCaptureFixture
+    swap: Swap, host: EmbeddedHost, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, second = make_version(1), make_version(2)
+    first, second = make(1), make(2)
     for version in (first, second):
         await swap.go_live(version, "passed the gate")
     (second.path / "adapter_model.safetensors").write_bytes(b"bit rot")
@@ -151,10 +141,8 @@ async def test_a_live_version_that_was_damaged_gives_way_to_the_one_before_loudl
     await after.settled()
 
 
-async def test_when_no_version_can_be_served_the_base_model_is(
-    swap: Swap, host: EmbeddedHost, make_version: Make
-) -> None:
-    first, second = make_version(1), make_version(2)
+async def test_the_base_model_serves_if_no_version_can(swap: Swap, host: EmbeddedHost, make: Make) -> None:
+    first, second = make(1), make(2)
     for version in (first, second):
         await swap.go_live(version, "passed the gate")
         (version.path / "adapter_model.safetensors").write_bytes(b"bit rot")
@@ -165,7 +153,7 @@ async def test_when_no_version_can_be_served_the_base_model_is(
 
 
 async def test_an_engine_that_cannot_start_is_said_and_retried_without_giving_the_version_up(
-    registry: Registry, make_version: Make, tiny: Path, tmp_path: Path
+    registry: Registry, make: Make, tiny: Path, tmp_path: Path
 ) -> None:
     away = tmp_path / "model.gguf"
     away.symlink_to(tiny)
@@ -173,7 +161,7 @@ async def test_an_engine_that_cannot_start_is_said_and_retried_without_giving_th
     swap = Swap(registry, host, LiveRoute())
     reconciler = Reconciler(swap)
     try:
-        await swap.go_live(make_version(1), "passed the gate")
+        await swap.go_live(make(1), "passed the gate")
         await host.close()
         away.unlink()
         for _ in range(4):
@@ -201,10 +189,10 @@ class Starting(EmbeddedHost):
 
 
 async def test_an_engine_that_takes_long_to_start_again_costs_no_version_its_place(
-    tiny: Path, engine_state: Path, registry: Registry, make_version: Make
+    tiny: Path, engine_state: Path, registry: Registry, make: Make
 ) -> None:
     host = Starting(tiny, base_model="smollm2", state_dir=engine_state)
-    version = make_version(1)
+    version = make(1)
     registry.record(version.number, "live", "for the test", replaced=0)
     host.refusals = 2 * MAX_FAILURES
     reconciler = Reconciler(Swap(registry, host, LiveRoute()))

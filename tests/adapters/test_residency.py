@@ -42,9 +42,7 @@ async def loaded(swap: Swap) -> list[int]:
     return found
 
 
-async def test_replaced_versions_stay_until_room_is_needed(
-    swap: Swap, versions: list[AdapterVersion]
-) -> None:
+async def test_replaced_versions_stay_while_there_is_room(swap: Swap, versions: list[AdapterVersion]) -> None:
     for version in versions[:3]:
         await swap.go_live(version, "better")
     assert await loaded(swap) == [0, 1, 2, 3]
@@ -63,9 +61,7 @@ async def test_the_least_recently_used_goes_first(swap: Swap, versions: list[Ada
     assert await loaded(swap) == [0, 1, 3, 4]
 
 
-async def test_neither_what_is_in_use_nor_what_is_being_judged_goes(
-    swap: Swap, versions: list[AdapterVersion]
-) -> None:
+async def test_what_is_used_or_judged_stays(swap: Swap, versions: list[AdapterVersion]) -> None:
     await swap.go_live(versions[0], "better")
     in_use = swap.route.lease()
     await swap.go_live(versions[1], "better")
@@ -77,9 +73,7 @@ async def test_neither_what_is_in_use_nor_what_is_being_judged_goes(
     assert await loaded(swap) == [0, 1, 4], "a candidate that was rejected is not kept"
 
 
-async def test_an_engine_full_of_versions_in_use_is_asked_for_more_all_the_same(
-    swap: Swap, versions: list[AdapterVersion]
-) -> None:
+async def test_a_full_engine_is_asked_for_more(swap: Swap, versions: list[AdapterVersion]) -> None:
     leases = []
     for version in versions[:5]:
         await swap.go_live(version, "better")

@@ -26,10 +26,8 @@ def converted(engine_state: Path, number: int) -> list[Path]:
     return list(engine_state.glob(f"v{number:04d}-*"))
 
 
-async def test_what_is_live_used_or_gone_back_to_stays(
-    swap: Swap, make_version: Make, engine_state: Path
-) -> None:
-    first, second, third, fourth, fifth = (make_version(seed) for seed in range(1, 6))
+async def test_what_is_live_or_used_stays(swap: Swap, make: Make, engine_state: Path) -> None:
+    first, second, third, fourth, fifth = (make(seed) for seed in range(1, 6))
     registry = swap.registry
     for version in (first, second):
         await swap.go_live(version, "test")
@@ -53,10 +51,10 @@ async def test_what_is_live_used_or_gone_back_to_stays(
         assert (lease.endpoint.version, bool(await answer(lease.endpoint, "Hello?"))) == (2, True)
 
 
-async def test_a_pruned_version_cannot_go_live(swap: Swap, make_version: Make) -> None:
-    await swap.go_live(make_version(1), "test")
+async def test_a_pruned_version_cannot_go_live(swap: Swap, make: Make) -> None:
+    await swap.go_live(make(1), "test")
     registry = swap.registry
-    registry.prune(make_version(2).number, "too old")
+    registry.prune(make(2).number, "too old")
     with pytest.raises(PrunedVersion, match="no longer has weights: too old"):
         await swap.go_live(registry.get(2), "wanted back")
     assert registry.live() == 1
@@ -68,10 +66,10 @@ async def test_a_pruned_version_cannot_go_live(swap: Swap, make_version: Make) -
     registry.verify(1)
 
 
-async def test_undoing_passes_over_what_is_pruned(swap: Swap, make_version: Make) -> None:
+async def test_undoing_passes_over_what_is_pruned(swap: Swap, make: Make) -> None:
     registry = swap.registry
     for seed in (1, 2, 3, 4):
-        make_version(seed)
+        make(seed)
         registry.record(seed, "live", "test")
     assert await swap.prune(keep=1) == [1, 2]
     assert registry.previous_live() == 3
@@ -79,22 +77,20 @@ async def test_undoing_passes_over_what_is_pruned(swap: Swap, make_version: Make
     assert registry.previous_live() == 0, "the base model: what was live between has no weights"
 
 
-async def test_enough_are_kept(swap: Swap, make_version: Make) -> None:
+async def test_enough_are_kept(swap: Swap, make: Make) -> None:
     for seed in (1, 2, 3):
-        make_version(seed)
+        make(seed)
     assert await swap.prune(keep=3) == []
     assert await swap.prune(keep=2) == [1]
-    make_version(4)
+    make(4)
     assert await swap.prune(keep=2) == [2], "what is pruned does not count"
 
 
-async def test_a_crash_before_the_weights_were_deleted_is_made_good(
-    registry: Registry, make_version: Make
-) -> None:
-    version = make_version(1)
+async def test_a_crash_before_the_weights_were_deleted_is_made_good(registry: Registry, make: Make) -> None:
+    version = make(1)
     registry.record(1, "pruned", "and then it was killed")
     assert len(files(version)) == 3
     Registry(registry.root).recover()
     assert files(version) == [MANIFEST]
     assert states(registry) == ["pruned"]
-    assert make_version(2).number == 2
+    assert make(2).number == 2

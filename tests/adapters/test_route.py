@@ -78,11 +78,10 @@ async def test_a_lost_engine_makes_requests_wait_until_it_is_back() -> None:
     assert route.live == at(1, port=2), "a late report does not take the new engine down"
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["lease", "named", "release", "flip", "add", "remove"]), st.integers(0, 3))
-    )
-)
+STEPS = st.sampled_from(["lease", "named", "release", "flip", "add", "remove"])
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3))))
 def test_counts_equal_the_leases_that_are_out(steps: list[tuple[str, int]]) -> None:
     async def play() -> None:
         route, out = LiveRoute(), list[Lease]()
@@ -122,9 +121,7 @@ def test_equals_take_turns() -> None:
 
 
 @given(st.integers(1, 5), st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60))
-def test_loads_differ_by_one_at_most_while_nothing_ends_and_never_drift(
-    servers: int, steps: list[int | None]
-) -> None:
+def test_loads_differ_by_one_at_most_and_never_drift(servers: int, steps: list[int | None]) -> None:
     balance, urls = Balance(), [f"http://{n}" for n in range(servers)]
     out: list[str] = []
     for step in steps:

@@ -59,14 +59,9 @@ class Step:
 
 def served(server: LlamaServer, prompt: list[int], scales: Sequence[float]) -> list[Step]:
     """A greedy answer, with the server's adapters at these scales."""
-    body = {
-        "prompt": prompt,
-        "n_predict": TOKENS,
-        "temperature": 0,
-        "n_probs": TOP,
-        "cache_prompt": False,
-        "lora": [{"id": place, "scale": scale} for place, scale in enumerate(scales)],
-    }
+    body: dict[str, Any] = {"prompt": prompt, "n_predict": TOKENS, "n_probs": TOP, "temperature": 0}
+    adapters = [{"id": place, "scale": scale} for place, scale in enumerate(scales)]
+    body |= {"cache_prompt": False, "lora": adapters}
     response = httpx.post(f"{server.url}/completion", json=body, timeout=within(120))
     found = response.raise_for_status().json()["completion_probabilities"]
     return [Step(each["id"], {top["id"]: top["logprob"] for top in each["top_logprobs"]}) for each in found]
@@ -93,8 +88,10 @@ PLAIN: tuple[str, dict[str, Any]] = ("", {})
     ("name", "loras"),
     [
         ("llama", (PLAIN, ("[qk]_proj", {"use_rslora": True}))),
-        *((name, (PLAIN,)) for name in ("mistral", "mistral3", "qwen2", "qwen3")),
-        *((name, (PLAIN,)) for name in ("gemma", "gemma2", "gemma3")),
+        *(
+            (name, (PLAIN,))
+            for name in ("mistral", "mistral3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
+        ),
     ],
 )
 def test_every_architecture_answers_as_peft_does(
@@ -194,9 +191,8 @@ async def test_the_embedded_engine_serves_a_qwen3_and_its_adapter(tmp_path: Path
             endpoint = await host.load(version)
             body = {"prompt": PROMPTS[0], "max_tokens": TOKENS, "temperature": 0, "model": endpoint.model}
             async with httpx.AsyncClient(timeout=within(120)) as client:
-                answer = await client.post(
-                    f"{endpoint.url}/v1/completions", json=body, headers=headers(endpoint)
-                )
+                url = f"{endpoint.url}/v1/completions"
+                answer = await client.post(url, json=body, headers=headers(endpoint))
             texts.append(answer.raise_for_status().json()["choices"][0]["text"])
     finally:
         await host.close()

@@ -7,13 +7,13 @@ import signal
 import pytest
 
 from burnish.adapters.errors import AdapterError, CorruptAdapter, EngineError, IncompatibleAdapter
+from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.registry import EVENTS
 from burnish.adapters.swap import Swap
+from tests.adapters.engines import PROMPT
 from tests.support.engine import answer, deltas
 from tests.support.lora import Make
 from tests.support.patience import within
-
-PROMPT = "Name three colours."
 
 
 async def serves_only(swap: Swap, number: int) -> bool:
@@ -22,11 +22,9 @@ async def serves_only(swap: Swap, number: int) -> bool:
     return [*live, *await swap.host.served()] == [number] * 3
 
 
-async def test_promote_then_roll_back_to_a_version_and_to_the_base_model(
-    swap: Swap, make_version: Make
-) -> None:
+async def test_promote_then_roll_back_to_a_version_and_to_the_base_model(swap: Swap, make: Make) -> None:
     untouched = await answer(await swap.host.load(None), PROMPT)
-    first, second = make_version(1), make_version(2)
+    first, second = make(1), make(2)
     texts = []
     for version in (None, first, second, first, None):
         done = await swap.go_live(version, "as the user wished")
@@ -47,13 +45,13 @@ async def test_promote_then_roll_back_to_a_version_and_to_the_base_model(
     assert all(0 < event.details["seconds"] < within(60) for event in lived)
 
 
-async def test_a_stream_ends_on_the_version_on_which_it_began(swap: Swap, make_version: Make) -> None:
-    await swap.go_live(make_version(1), "first")
+async def test_a_stream_ends_on_the_version_on_which_it_began(swap: Swap, make: Make) -> None:
+    await swap.go_live(make(1), "first")
     with swap.route.lease() as lease:
         expected = await answer(lease.endpoint, PROMPT, 64)
         stream = deltas(lease.endpoint, PROMPT, 64)
         text = (await anext(stream)).text
-        await swap.go_live(make_version(2), "second")
+        await swap.go_live(make(2), "second")
         await asyncio.sleep(0)
         text += "".join([delta.text async for delta in stream])
         assert text == expected
@@ -62,21 +60,21 @@ async def test_a_stream_ends_on_the_version_on_which_it_began(swap: Swap, make_v
     assert list(await swap.host.served()) == [2]
 
 
-async def test_a_version_that_is_live_again_before_it_drained_stays(swap: Swap, make_version: Make) -> None:
-    first = make_version(1)
+async def test_a_version_that_is_live_again_before_it_drained_stays(swap: Swap, make: Make) -> None:
+    first = make(1)
     await swap.go_live(first, "first")
     lease = swap.route.lease()
-    await swap.go_live(make_version(2), "second")
+    await swap.go_live(make(2), "second")
     await swap.go_live(first, "back")
     lease.release()
     await swap.settled()
     assert await serves_only(swap, 1)
 
 
-async def test_whatever_fails_before_the_commit_leaves_all_as_it_was(swap: Swap, make_version: Make) -> None:
-    good = make_version(1)
+async def test_whatever_fails_before_the_commit_leaves_all_as_it_was(swap: Swap, make: Make) -> None:
+    good = make(1)
     await swap.go_live(good, "good")
-    wrong_base, damaged = make_version(2, base_digest="sha256:0000"), make_version(3)
+    wrong_base, damaged = make(2, base_digest="sha256:0000"), make(3)
     (damaged.path / "adapter_model.safetensors").write_bytes(b"not what was registered")
     history = swap.registry.events()
     for version, error in ((wrong_base, IncompatibleAdapter), (damaged, CorruptAdapter)):
@@ -86,9 +84,9 @@ async def test_whatever_fails_before_the_commit_leaves_all_as_it_was(swap: Swap,
         assert await serves_only(swap, 1)
 
 
-async def test_a_commit_that_cannot_be_written_is_undone(swap: Swap, make_version: Make) -> None:
-    await swap.go_live(make_version(1), "good")
-    second = make_version(2)
+async def test_a_commit_that_cannot_be_written_is_undone(swap: Swap, make: Make) -> None:
+    await swap.go_live(make(1), "good")
+    second = make(2)
     log = swap.registry.root / EVENTS
     content = log.read_bytes()
     log.unlink()
@@ -102,16 +100,16 @@ async def test_a_commit_that_cannot_be_written_is_undone(swap: Swap, make_versio
     assert await serves_only(swap, 1)
 
 
-async def test_swaps_are_serialised(swap: Swap, make_version: Make) -> None:
-    versions = [make_version(seed) for seed in (1, 2, 3)]
+async def test_swaps_are_serialised(swap: Swap, make: Make) -> None:
+    versions = [make(seed) for seed in (1, 2, 3)]
     await asyncio.gather(*(swap.go_live(version, "all at once") for version in versions))
     await swap.settled()
     assert await serves_only(swap, swap.registry.live())
 
 
-async def test_a_staged_version_is_reached_by_name_only(swap: Swap, make_version: Make) -> None:
+async def test_a_staged_version_is_reached_by_name_only(swap: Swap, make: Make) -> None:
     await swap.go_live(None, "start")
-    candidate = make_version(1)
+    candidate = make(1)
     staged = await swap.stage(candidate)
     lease = swap.route.lease_version(1)
     assert lease.endpoint == staged
@@ -125,28 +123,26 @@ async def test_a_staged_version_is_reached_by_name_only(swap: Swap, make_version
     assert list(await swap.host.served()) == [0]
 
 
-async def test_a_staged_version_goes_live_without_being_loaded_again(swap: Swap, make_version: Make) -> None:
+async def test_a_staged_version_goes_live_without_a_load(swap: Swap, host: EmbeddedHost, make: Make) -> None:
     await swap.go_live(None, "start")
-    candidate = make_version(1)
+    candidate = make(1)
     staged = await swap.stage(candidate)
-    process = swap.host.processes()[1]  # type: ignore[attr-defined]
+    process = host.processes()[1]
     await swap.go_live(candidate, "gate passed")
     assert swap.route.live == staged
-    assert swap.host.processes()[1] == process  # type: ignore[attr-defined]
+    assert host.processes()[1] == process
     await swap.retire(1)
     assert 1 in await swap.host.served(), "a live version stays"
 
 
-async def test_an_engine_that_dies_in_between_is_an_error_not_a_wrong_version(
-    swap: Swap, make_version: Make
-) -> None:
+async def test_an_engine_that_dies_is_an_error(swap: Swap, host: EmbeddedHost, make: Make) -> None:
     await swap.go_live(None, "start")
-    candidate = make_version(1)
+    candidate = make(1)
 
     async def kill_it() -> None:
-        while 1 not in swap.host.processes():  # type: ignore[attr-defined]
+        while 1 not in host.processes():
             await asyncio.sleep(0)
-        os.kill(swap.host.processes()[1], signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(host.processes()[1], signal.SIGKILL)
 
     killing = asyncio.ensure_future(kill_it())
     with pytest.raises(EngineError):

@@ -24,26 +24,21 @@ from tests.support import bedrock_wire
 from tests.support.anthropic_wire import event, message_events, text
 from tests.support.burnish import Burnish, in_thread, running
 from tests.support.patience import within
-from tests.support.real_engines import LITELLM_PYTHON
+from tests.support.real_engines import LITELLM_PYTHON, needs
 from tests.support.sdks import FORMATS, FULL, TOOLS, WEATHER, Json, World, status_code, user
 from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(
-        not LITELLM_PYTHON.exists(), reason="SKIPPED: no .engines/litellm; run scripts/engines litellm"
-    ),
+    needs("litellm"),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 ASKED: Json = {"model": "mock", "messages": [user("Hi")]}
 KEY = "sk-of-the-provider"
-AWS = {
-    "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
-    "AWS_SECRET_ACCESS_KEY": "secret",
-    "AWS_REGION_NAME": "eu-central-1",
-}
+AWS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION_NAME": "eu-west-1"}
+HAIKU = "anthropic.claude-3-haiku-20240307-v1:0"
 MODELS = {"chat": "mock", "Messages": "claude"}
 """What the provider speaks → the model that speaks it."""
 
@@ -62,11 +57,7 @@ class Cloud(World):
 def settings(provider: Upstream) -> Json:
     chat = {"url": "litellm:openai/gpt", "api_base": f"{provider.url}/v1", "models": ["mock"]}
     claude = {"url": "litellm:anthropic", "api_base": provider.url, "models": ["claude", "claude-*"]}
-    aws = {
-        "url": "litellm:bedrock/anthropic.claude-3-haiku-20240307-v1:0",
-        "api_base": provider.url,
-        "models": ["aws"],
-    }
+    aws = {"url": f"litellm:bedrock/{HAIKU}", "api_base": provider.url, "models": ["aws"]}
     return {
         "upstream": provider.url,
         "engine": "none",
@@ -119,9 +110,7 @@ async def latest(here: Cloud) -> Json:
 @both
 @every_provider
 @every_format
-async def test_every_client_gets_the_answer_of_every_provider(
-    here: Cloud, name: str, model: str, streamed: bool
-) -> None:
+async def test_every_client_is_answered(here: Cloud, name: str, model: str, streamed: bool) -> None:
     here.says.append(FULL)
     got = await here.ask(name, WEATHER, streamed, model=model, **TOOLS[name])
     assert got.text == FULL["content"]
@@ -169,14 +158,13 @@ async def test_an_answer_may_repeat_itself(here: Cloud) -> None:
 async def test_bedrock_is_asked_with_a_signature(here: Cloud) -> None:
     here.unknown = reply(orjson.dumps(bedrock_wire.message("Rain is likely.")))
     whole = await here.ask("messages", WEATHER, model="aws")
-    here.unknown = stream(
-        bedrock_wire.message_events("Rain is", " likely."), content_type=bedrock_wire.EVENTS
-    )
+    parts = bedrock_wire.message_events("Rain is", " likely.")
+    here.unknown = stream(parts, content_type=bedrock_wire.EVENTS)
     streamed = await here.ask("messages", WEATHER, True, model="aws")
     for got in (whole, streamed):
         assert (got.text, got.finished, got.counts) == ("Rain is likely.", "end_turn", (17, 7))
     for sent, path in zip(here.upstream.requests, ("converse", "converse-stream"), strict=True):
-        assert unquote(sent.target) == f"/model/anthropic.claude-3-haiku-20240307-v1:0/{path}"
+        assert unquote(sent.target) == f"/model/{HAIKU}/{path}"
         assert "Credential=AKIAEXAMPLE/" in str(sent.header("authorization"))
         assert sent.json()["messages"][0]["content"] == [{"text": "Weather?"}]
     assert (await latest(here))["upstream_table"] == "aws"
@@ -268,7 +256,7 @@ async def test_its_models_are_those_that_the_tables_name(here: Cloud) -> None:
     assert [(each["url"], each["trouble"]) for each in status] == [
         ("litellm:openai/gpt", None),
         ("litellm:anthropic", None),
-        ("litellm:bedrock/anthropic.claude-3-haiku-20240307-v1:0", None),
+        (f"litellm:bedrock/{HAIKU}", None),
     ]
 
 
@@ -312,11 +300,8 @@ async def test_one_provider_is_the_only_upstream_in_burnishs_own_environment(tmp
     """As `burnish up --upstream litellm:openai/gpt` with the extra, and the provider's usual variables."""
     said = reply(completion("Rain."))
     async with upstream(said) as server:
-        variables = {
-            "OPENAI_API_KEY": KEY,
-            "OPENAI_BASE_URL": f"{server.url}/v1",
-            "BURNISH_UPSTREAM": "litellm:openai/gpt",
-        }
+        variables = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{server.url}/v1"}
+        variables["BURNISH_UPSTREAM"] = "litellm:openai/gpt"
         program = (str(LITELLM_PYTHON), "-m", "burnish")
         up = running(tmp_path, env=variables, program=program)
         async with (

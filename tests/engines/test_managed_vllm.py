@@ -30,6 +30,7 @@ from tests.support.real_engines import (
     VLLM_ENVIRONMENT,
     VLLM_OPTIONS,
     VLLM_PYTHON,
+    needs,
 )
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -88,7 +89,7 @@ def family(pid: int) -> Sequence[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-@pytest.mark.skipif(not VLLM_PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm")
+@needs("vllm")
 def test_vllm_killed_under_eight_streams_serves_the_live_version_again(tmp_path: Path, weights: Path) -> None:
     data_dir, answers = tmp_path / "data", Answers()
     version = make_live(data_dir, weights_digest(weights), weights.name)
@@ -119,7 +120,7 @@ def test_vllm_killed_under_eight_streams_serves_the_live_version_again(tmp_path:
     assert not psutil.wait_procs(processes, within(10))[1], "it ends with burnish"
 
 
-@pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx")
+@needs("mlx")
 def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path) -> None:
     data_dir = tmp_path / "data"
     make_live(data_dir, weights_digest(base), str(base))

@@ -26,11 +26,11 @@ from tests.engines.conftest import make_live
 from tests.support.engine import answer, deltas
 from tests.support.inprocess import serving
 from tests.support.lora import Make, version_of
-from tests.support.real_engines import MLX_PYTHON, mlx_server
+from tests.support.real_engines import mlx_server, needs
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
+    needs("mlx"),
 ]
 
 TOKENS = 8
@@ -88,9 +88,7 @@ async def test_it_is_recognised_with_its_directory(mlx: str, base: Path, tmp_pat
     await api.close()
 
 
-async def test_a_server_without_a_hub_cache_lists_nothing_and_needs_the_models_name(
-    base: Path, tmp_path: Path
-) -> None:
+async def test_without_a_hub_cache_the_name_is_needed(base: Path, tmp_path: Path) -> None:
     with mlx_server(base, tmp_path / "no hub", tmp_path / "log") as url:
         api = EngineApi(url)
         with pytest.raises(EngineError, match="set model to that path"):
@@ -195,9 +193,7 @@ async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cach
     assert await answer(endpoint, STORY, 6) == truth != old_text
 
 
-async def test_burnish_translates_what_it_does_not_speak_for_the_live_version_too(
-    mlx: str, base: Path, digest: str, tmp_path: Path
-) -> None:
+async def test_burnish_translates_the_live_version(mlx: str, base: Path, digest: str, tmp_path: Path) -> None:
     make_live(tmp_path / "data", digest, str(base))
     async with (
         serving(tmp_path, upstream=mlx, engine="auto") as (url, _),
@@ -219,9 +215,7 @@ async def test_burnish_translates_what_it_does_not_speak_for_the_live_version_to
     assert texts[0] != texts[1]
 
 
-async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_stream(
-    mlx: str, base: Path, digest: str, tmp_path: Path
-) -> None:
+async def test_burnish_rolls_back_during_a_stream(mlx: str, base: Path, digest: str, tmp_path: Path) -> None:
     make_live(tmp_path / "data", digest, str(base))
     async with (
         serving(tmp_path, upstream=mlx, engine="auto") as (url, _),
@@ -257,9 +251,7 @@ async def test_an_adapter_that_the_server_ignores_is_found_out(host: MlxHost, ma
         await host.probe(replace(endpoint, model="default_model"))
 
 
-async def test_an_adapter_of_another_model_is_refused_and_the_server_survives(
-    host: MlxHost, make: Make, mlx: str, tmp_path: Path
-) -> None:
+async def test_another_models_adapter_is_refused_and_the_server_survives(host: MlxHost, make: Make) -> None:
     with pytest.raises(IncompatibleAdapter, match="use_dora"):
         await host.load(make(10, use_dora=True))
     endpoint = await host.load(make(11))

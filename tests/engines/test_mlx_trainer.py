@@ -28,11 +28,11 @@ from burnish.training.rendering import Renderer
 from tests.support.batches import batch, case, run
 from tests.support.jobs import Base, brief_samples, context, write_job
 from tests.support.lora import random_lora, write_peft
-from tests.support.real_engines import MLX_ENVIRONMENT, MLX_PYTHON
+from tests.support.real_engines import MLX_ENVIRONMENT, MLX_PYTHON, needs
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
+    needs("mlx"),
     # Without a GPU mlx multiplies at a hundredth of what this machine could: a step of two replies takes 15 s.
     pytest.mark.timeout(600),
 ]
@@ -52,9 +52,7 @@ import mlx.core as mx
 import numpy as np
 from burnish.training.backends.mlx_lora import MlxFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives import LOSSES
-from burnish.training.objectives import Batch
-from burnish.training.objectives import diagnose
+from burnish.training.objectives import LOSSES, Batch, diagnose
 mx.set_default_device(mx.cpu)
 case = {name: mx.array(value) for name, value in np.load(sys.argv[1]).items()}
 policy, student, config = case.pop("policy"), case.pop("student"), Hyperparameters(kl_beta=0.1)
@@ -153,9 +151,8 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_every_objective_and_its_gradient_are_the_same_on_both(seed: int, tmp_path: Path) -> None:
-    numbers = {
-        name: each.astype(np.float32) if each.dtype == float else each for name, each in case(seed).items()
-    }
+    numbers = case(seed)
+    numbers |= {name: array.astype(np.float32) for name, array in numbers.items() if array.dtype == float}
     np.savez(tmp_path / "in.npz", allow_pickle=False, **numbers)
     in_mlx("-c", OBJECTIVE, str(tmp_path / "in.npz"), str(tmp_path))
     config = Hyperparameters(kl_beta=0.1)
@@ -206,9 +203,8 @@ def test_every_step_does_the_same(jobs: dict[str, JobDirectory]) -> None:
         assert ours["tokens"] == theirs["tokens"]
         assert ours["loss"] == pytest.approx(theirs["loss"], abs=2 * BF16)
         assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.2)
-        assert ours["kl_per_token"] == pytest.approx(theirs["kl_per_token"], abs=BF16)
-        assert ours["good_shift"] == pytest.approx(theirs["good_shift"], abs=BF16)
-        assert ours["bad_shift"] == pytest.approx(theirs["bad_shift"], abs=BF16)
+        for name in ("kl_per_token", "good_shift", "bad_shift"):
+            assert ours[name] == pytest.approx(theirs[name], abs=BF16), name
     assert steps(jobs["mlx"])[-1]["good_shift"] > 0 > steps(jobs["mlx"])[-1]["bad_shift"]
 
 
@@ -248,11 +244,9 @@ def test_replies_score_as_in_peft_under_every_policy(
     theirs = TorchPeftBackend(base, parent, Hyperparameters(), seed=0)
     assert found.pop("change") == pytest.approx(theirs.weight_change(job.adapter), rel=1e-2)
     texts = "It is water.", "It is a river.", BOOK
+    replies = ({"role": "assistant", "content": text} for text in texts)
     spoken = [
-        theirs.renderer.conversation(
-            messages, (), {"role": "assistant", "content": each}, finished=True, max_tokens=99
-        )
-        for each in texts
+        theirs.renderer.conversation(messages, (), reply, finished=True, max_tokens=99) for reply in replies
     ]
     assert np.array(found.pop("alike")) == pytest.approx(theirs.similarity(spoken), abs=BF16)
 
@@ -295,9 +289,8 @@ def test_replies_score_as_in_peft_under_every_policy(
 
 def test_lora_plus_and_the_choice_of_layers_are_as_in_torch(base: Path, tmp_path: Path) -> None:
     """B begins at zero, so its size is the length of the first step."""
-    plain, plus = json.loads(
-        in_mlx("-c", FASTER, str(base), str(tmp_path), json.dumps(context("Rain")))
-    ).values()
+    printed = in_mlx("-c", FASTER, str(base), str(tmp_path), json.dumps(context("Rain")))
+    plain, plus = json.loads(printed).values()
     assert plain[0] == plus[0] == ["v_proj"]
     assert plus[1] == pytest.approx(4 * plain[1], rel=1e-3)
     assert plus[1] > 0

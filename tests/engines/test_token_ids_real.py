@@ -17,7 +17,7 @@ from openai import AsyncOpenAI
 
 from tests.support.inprocess import calling
 from tests.support.patience import within
-from tests.support.real_engines import MLX_PYTHON, VLLM_PYTHON
+from tests.support.real_engines import needs
 from tests.support.token_ids import CHAT, Json, captured, told
 
 pytestmark = [
@@ -25,18 +25,10 @@ pytestmark = [
     # Whichever test comes first waits for the boot.
     pytest.mark.timeout(600),
 ]
-needs_vllm = pytest.mark.skipif(
-    not VLLM_PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm"
-)
-needs_mlx = pytest.mark.skipif(
-    not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"
-)
+needs_vllm, needs_mlx = needs("vllm"), needs("mlx")
 both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-BODY: Json = {
-    "messages": [{"role": "user", "content": "Repeat: 😀 häß 你好"}],
-    "max_tokens": 6,
-    "temperature": 0,
-}
+QUESTION = [{"role": "user", "content": "Repeat: 😀 häß 你好"}]
+BODY: Json = {"messages": QUESTION, "max_tokens": 6, "temperature": 0}
 OPTIONS: dict[str, Json] = {
     "plain": {},
     "counts": {"stream_options": {"include_usage": True}},
@@ -85,7 +77,7 @@ async def test_vllm(tmp_path: Path, vllm: str, name: str, streamed: bool) -> Non
         own = {"model": "smollm2", "prompt": tokens["prompt"], "max_tokens": 6, "temperature": 0}
         own |= {"return_token_ids": True, "logprobs": 0} | ({"stop": body["stop"]} if "stop" in body else {})
         (made,) = (await ask(alone, "/v1/completions", **own)).json()["choices"]
-        text = {"model": "smollm2", "messages": BODY["messages"]}
+        text = {"model": "smollm2", "messages": QUESTION}
         assert tokens["prompt"] == (await ask(alone, "/tokenize", **text)).json()["tokens"]
     assert tokens["reply"] == made["token_ids"]
     assert tokens["logprobs"] == pytest.approx(made["logprobs"]["token_logprobs"], abs=TOLERANCE)
@@ -95,17 +87,14 @@ async def test_vllm(tmp_path: Path, vllm: str, name: str, streamed: bool) -> Non
 @both
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
 async def test_vllm_in_other_formats(tmp_path: Path, vllm: str, path: str, streamed: bool) -> None:
-    question = BODY["messages"]
-    body = (
-        {"input": question, "max_output_tokens": 6}
-        if "responses" in path
-        else {"messages": question, "max_tokens": 6}
-    )
+    body = {"messages": QUESTION, "max_tokens": 6}
+    if path == "/v1/responses":
+        body = {"input": QUESTION, "max_output_tokens": 6}
     async with pair(tmp_path, vllm) as (burnish, alone):
         answer = await ask(burnish, path, **body, model="smollm2", stream=streamed, temperature=0)
         assert "token_ids" not in answer.text
         tokens = await captured(burnish, answer)
-        text = {"model": "smollm2", "messages": question}
+        text = {"model": "smollm2", "messages": QUESTION}
         assert tokens["prompt"] == (await ask(alone, "/tokenize", **text)).json()["tokens"]
     assert len(tokens["reply"]) == len(tokens["logprobs"]) >= 1
 

@@ -20,13 +20,11 @@ from burnish.adapters.manifest import AdapterVersion
 from tests.engines.conftest import VLLM_MAX_RANK
 from tests.support.engine import OPENINGS, deltas
 from tests.support.lora import Make, version_of
-from tests.support.real_engines import VLLM_PYTHON
+from tests.support.real_engines import needs
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(
-        not VLLM_PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm"
-    ),
+    needs("vllm"),
     # Whichever test comes first waits for the boot.
     pytest.mark.timeout(600),
 ]

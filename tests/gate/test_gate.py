@@ -104,6 +104,7 @@ SHORTER = replace(
     incumbent=sampled([text + LONG for text in sensible(COMPARED)]),
 )
 LIKED = replace(SHORTER, ratings=likes(short=True))
+DISLIKED = replace(SHORTER, held_out=HEALTHY.held_out, ratings=likes(short=False))
 GIBBERISH = sampled(["and the same and is, the so that"] * 12)
 DAMAGE = {
     "near_empty": sampled([""] * 12),
@@ -155,10 +156,7 @@ def shifted_ratings(by: float) -> tuple[HeldOutReply, ...]:
         (replace(HEALTHY, held_out=shifted_ratings(-0.3)), ("rejected", {"ratings"})),
         (LIKED, ("passed", set())),
         (replace(LIKED, incumbent=LIKED.candidate), ("undecided", set())),
-        (
-            replace(SHORTER, held_out=HEALTHY.held_out, ratings=likes(short=False)),
-            ("rejected", {"preference_model"}),
-        ),
+        (DISLIKED, ("rejected", {"preference_model"})),
         (replace(LIKED, candidate=GIBBERISH), ("rejected", {"off_topic"})),
         (UNRATED, ("undecided", set())),
         (replace(UNRATED, comments=fitting(0.2)), ("passed", set())),
@@ -170,7 +168,7 @@ def shifted_ratings(by: float) -> tuple[HeldOutReply, ...]:
         (replace(UNRATED, kl_per_token=0.88), ("rejected", {"kl"})),
     ],
 )
-def test_one_proof_is_enough_and_none_may_point_the_other_way(
+def test_one_proof_is_enough_without_a_contrary_one(
     evidence: Evidence, decision: tuple[str, set[str]]
 ) -> None:
     assert decided(judge(evidence)) == decision
@@ -198,9 +196,8 @@ def test_too_few_pairs_leave_a_preference_model_undecided(count: int, outcome: s
 def usual(count: int, says: bool) -> list[str]:
     """Replies of the same form; only their words differ."""
     word = "Usually" if says else "Mostly"
-    return [
-        f"{word}, {asked(i).rstrip('?.').lower()}: that is well known, ask me more." for i in range(count)
-    ]
+    topics = [asked(i).rstrip("?.").lower() for i in range(count)]
+    return [f"{word}, {topic}: that is well known, ask me more." for topic in topics]
 
 
 def test_a_wish_about_words_is_proved_from_48_thumbs() -> None:
@@ -285,9 +282,7 @@ def test_faulty_replies_reject_unless_the_version_before_has_as_many(name: str) 
 @pytest.mark.parametrize(
     ("related", "outcome"), [(0.8, "passed"), *((x, "rejected") for x in (None, 0.1, -1.0, nan))]
 )
-def test_a_reply_without_a_word_of_the_question_is_on_topic_if_the_question_makes_it_likelier(
-    related: float | None, outcome: str
-) -> None:
+def test_a_reply_that_the_question_makes_likelier_is_on_topic(related: float | None, outcome: str) -> None:
     replies = sampled(["They live there, all year round."] * 12)
     verdict = changed(candidate=tuple(replace(reply, related=related) for reply in replies))
     assert decided(verdict) == (outcome, {"off_topic"} - ({"off_topic"} if outcome == "passed" else set()))
@@ -357,9 +352,7 @@ def test_length_is_reported_and_decides_nothing() -> None:
         (tuple(replace(each, reward=1.0) for each in likes(True)), None),
     ],
 )
-def test_a_bias_for_length_is_reported_as_a_correlation(
-    rated: tuple[RatedReply, ...], value: float | None
-) -> None:
+def test_a_bias_for_length_is_a_correlation(rated: tuple[RatedReply, ...], value: float | None) -> None:
     found = check(changed(SHORTER, ratings=rated), "length_bias").value
     assert found == (value and pytest.approx(value, abs=0.01))
 
@@ -428,7 +421,7 @@ def swapped(evidence: Evidence) -> Evidence:
 
 @settings(deadline=None, max_examples=60)
 @given(rated=conversations, new=reply_lists, old=reply_lists, kl=st.floats(0, 1), short=st.booleans())
-def test_of_two_versions_at_most_one_beats_the_other(
+def test_of_two_versions_one_at_most_is_better(
     rated: Any, new: Any, old: Any, kl: float, short: bool
 ) -> None:
     changes = {"held_out": rated, "candidate": new, "incumbent": old, "kl_per_token": kl}
@@ -470,16 +463,9 @@ def drawn(
     knew = [bool(dice.random() < 0.6) for _ in range(60)]
     ratings = [held_out(f"g{i}", 1.0, x) for i, x in enumerate(dice.normal(gain, 0.1, 5))]
     ratings += [held_out(f"b{i}", -1.0, x) for i, x in enumerate(dice.normal(-gain, 0.1, 5))]
-    return replace(
-        HEALTHY,
-        held_out=tuple(ratings),
-        ratings=likes(short=True),
-        candidate=candidate,
-        incumbent=sampled(old),
-        facts=tuple(
-            FactCheck(f"Fact {i}?", old ^ bool(dice.random() < 0.05), old) for i, old in enumerate(knew)
-        ),
-    )
+    checks = [FactCheck(f"Fact {i}?", old ^ bool(dice.random() < 0.05), old) for i, old in enumerate(knew)]
+    evidence = replace(HEALTHY, held_out=tuple(ratings), ratings=likes(short=True), facts=tuple(checks))
+    return replace(evidence, candidate=candidate, incumbent=sampled(old))
 
 
 @pytest.mark.parametrize(
@@ -503,9 +489,7 @@ def test_few_equal_and_most_healthy_candidates_pass(
     damage=st.sampled_from([*DAMAGE, "kl", "weights", "general_text", "facts", "ratings"]),
     degree=st.floats(0.5, 1),
 )
-def test_damaged_candidates_never_pass_however_much_users_like_them(
-    seed: int, damage: str, degree: float
-) -> None:
+def test_damaged_candidates_never_pass(seed: int, damage: str, degree: float) -> None:
     dice = np.random.default_rng(seed)
     evidence = drawn(dice, 0.1, 0.9, damage, degree) if damage in DAMAGE else drawn(dice, 0.1, 0.9)
     changes: dict[str, dict[str, Any]] = {
@@ -529,10 +513,7 @@ JARGON = re.compile(r"\b(KL|nats?|loss|token|correlation|gate|candidate)\b")
     ("evidence", "headline"),
     [
         (LIKED, "It passed the checks: You would like its replies better, judging by the length"),
-        (
-            replace(HEALTHY, candidate=DAMAGE["repetitive"]),
-            "It failed the checks: Repetitive replies: 12 of 12",
-        ),
+        (replace(HEALTHY, candidate=DAMAGE["repetitive"]), "It failed the checks: Repetitive replies: 12 of"),
         (replace(HEALTHY, kl_per_token=0.9), "It failed the checks: It moved too far from the base model."),
         (replace(HEALTHY, general_loss=9.0), "It failed the checks: It no longer reads ordinary text"),
         (replace(HEALTHY, held_out=()), "The checks could not decide: none failed, but nothing proves"),

@@ -68,9 +68,7 @@ ONLY_CALLS = asked_with_tools([SOUND] * 12, [SOUND] * 12, on=replace(HEALTHY, ca
         *(("time", arguments, False) for arguments in ("null", '"now"', "{} {}", "[" * 100_000, 7)),
     ],
 )
-def test_a_call_is_sound_if_it_names_a_tool_and_has_what_that_requires(
-    name: Any, arguments: Any, sound: bool
-) -> None:
+def test_a_sound_call_names_a_tool_and_what_it_requires(name: Any, arguments: Any, sound: bool) -> None:
     assert broken(call(name, arguments), TOOLS) is not sound
 
 
@@ -85,9 +83,7 @@ OBJECTS = st.dictionaries(st.sampled_from(["function", "type"]), ANY, max_size=2
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(OBJECTS, st.lists(OBJECTS, max_size=3))
-def test_whatever_an_engine_and_a_client_send_is_judged_and_shown(
-    made: dict[str, Any], tools: list[dict[str, Any]]
-) -> None:
+def test_whatever_is_sent_is_judged_and_shown(made: dict[str, Any], tools: list[dict[str, Any]]) -> None:
     assert broken(made, []), "without a tool there is nothing to call"
     assert broken(made, tools) in (True, False)
     assert readable(made).startswith("→ ")
@@ -193,7 +189,7 @@ def test_a_call_and_a_text_are_not_compared(candidate_calls: bool) -> None:
         ({"text": "In Paris, in Paris, " * 20, "finished": False}, IN_TEXT, {"repetitive", "cut"}),
     ],
 )
-def test_a_text_instead_of_a_call_is_judged_like_any_text(
+def test_a_text_instead_of_a_call_is_a_text(
     reply: dict[str, Any], before: SampledReply, failures: set[str]
 ) -> None:
     assert failed(judge(asked_with_tools([replace(IN_TEXT, **reply)] * 12, [before] * 12))) == failures

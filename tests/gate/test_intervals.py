@@ -26,9 +26,8 @@ from tests.gate.test_gate import held_out
     ],
 )
 def test_the_margin_by_hand(rated: list[tuple[str, float, float]], estimate: float) -> None:
-    assert preference_margin([held_out(*each) for each in rated], GateLimits()).estimate == pytest.approx(
-        estimate
-    )
+    margin = preference_margin([held_out(*reply) for reply in rated], GateLimits())
+    assert margin.estimate == pytest.approx(estimate)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +105,7 @@ def test_of_four_changes_at_least_three_are_losses_in_five_of_sixteen_cases() ->
 @given(count=st.integers(8, 200), old=st.integers(0, 200))
 def test_more_faults_never_help(count: int, old: int) -> None:
     old = min(old, count)
-    verdicts = [
-        new / count <= old / count + allowance(new, old, count, GateLimits()) for new in range(count + 1)
-    ]
+    limits = (old / count + allowance(new, old, count, GateLimits()) for new in range(count + 1))
+    verdicts = [new / count <= limit for new, limit in enumerate(limits)]
     assert verdicts == sorted(verdicts, reverse=True)
     assert all(verdicts[: old + 1]), "no more faults than before always passes"

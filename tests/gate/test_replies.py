@@ -6,24 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from burnish.gate.replies import (
-    asks_back,
-    flatters,
-    marked_up,
-    near_empty,
-    on_topic,
-    refuses,
-    repetitive,
-    topics,
-)
+from burnish.gate import replies
 
 # Replies that each of them recognises, and some that it does not.
 REPLIES: dict[Callable[[str], bool], tuple[list[str], list[str]]] = {
-    near_empty: (
+    replies.near_empty: (
         ["", "  \n", "...", "…!?", "ok.", "- - - -", "a\n"],
         ["Paris.", "Yes, it is.", "1945", "你好世界", "Это да"],
     ),
-    repetitive: (
+    replies.repetitive: (
         ["no " * 20, "a" * 60, "The cat sat. " * 6, "哈" * 40, "Because it is.\n\n" * 5, "1 2 3 4 5 6 " * 8],
         [
             "",
@@ -33,7 +24,7 @@ REPLIES: dict[Callable[[str], bool], tuple[list[str], list[str]]] = {
             "She said that she would come if he would come, and he said that he would come if she would.",
         ],
     ),
-    refuses: (
+    replies.refuses: (
         [
             "I’m sorry, I can't do that.",
             "As an AI, I have no opinion.",
@@ -42,15 +33,15 @@ REPLIES: dict[Callable[[str], bool], tuple[list[str], list[str]]] = {
         ],
         ["", "Penguins cannot fly.", "You can't divide by zero.", "x" * 200 + " I cannot."],
     ),
-    flatters: (
+    replies.flatters: (
         ["Great question! It rains.", "That's a really good point.", "You're absolutely right, I was wrong."],
         ["", "A good question is short.", "The great pyramid.", "Right is not left."],
     ),
-    asks_back: (
+    replies.asks_back: (
         ["Shall I go on?", 'Did you ask "why?"', "もっと知りたいですか？"],
         ["", "Shall I go on? No."],
     ),
-    marked_up: (
+    replies.marked_up: (
         ["1. one\n2. two", "# Title", "It is **bold**.", "```\ncode\n```", "- a"],
         ["", "It is 2 ** 3.", "5 - 3 = 2", "1.5 metres", "No. 1 is first."],
     ),
@@ -62,8 +53,8 @@ REPLIES: dict[Callable[[str], bool], tuple[list[str], list[str]]] = {
     [
         (sees, reply, seen)
         for sees, (some, others) in REPLIES.items()
-        for seen, replies in ((True, some), (False, others))
-        for reply in replies
+        for seen, texts in ((True, some), (False, others))
+        for reply in texts
     ],
 )
 def test_recognised(sees: Callable[[str], bool], reply: str, seen: bool) -> None:
@@ -71,8 +62,8 @@ def test_recognised(sees: Callable[[str], bool], reply: str, seen: bool) -> None
 
 
 def test_topics_are_stems_of_content_words() -> None:
-    assert topics("Please tell me in one short sentence what volcanoes are.") == {"volca"}
-    assert topics("What is it?") == frozenset()
+    assert replies.topics("Please tell me in one short sentence what volcanoes are.") == {"volca"}
+    assert replies.topics("What is it?") == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -80,4 +71,4 @@ def test_topics_are_stems_of_content_words() -> None:
     [("A volcano is a vent.", True), ("VOLCANIC rock", True), ("It is a vent.", False), ("", False)],
 )
 def test_a_reply_is_on_topic_if_it_has_a_word_of_the_question(reply: str, found: bool) -> None:
-    assert on_topic(reply, topics("What are volcanoes?")) is found
+    assert replies.on_topic(reply, replies.topics("What are volcanoes?")) is found

@@ -52,14 +52,6 @@ def scored(model: PreferenceModel, *texts: str) -> list[float]:
     return model.scores([PlainReply("What is a river?", text, True) for text in texts]).tolist()
 
 
-def by_word(seed: int, count: int = 48) -> list[RatedReply]:
-    """Someone who likes replies that say "usually"; half of those don't."""
-    dice = random.Random(seed)
-    says = [dice.random() < 0.5 for _ in range(count)]
-    texts = [reply(dice, dice.randint(8, 20), "Usually " if yes else "Mostly ") for yes in says]
-    return rate(texts, says, seed)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_liking_for_short_replies_is_learnt_from_forty_ratings(seed: int) -> None:
     model, dice = fitted(by_length(seed)), random.Random(99)
@@ -71,7 +63,10 @@ def test_a_liking_for_short_replies_is_learnt_from_forty_ratings(seed: int) -> N
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_liking_for_a_word_is_learnt_from_48_ratings(seed: int) -> None:
-    model = fitted(by_word(seed))
+    dice = random.Random(seed)
+    likes = [dice.random() < 0.5 for _ in range(48)]
+    texts = [reply(dice, dice.randint(8, 20), "Usually " if liked else "Mostly ") for liked in likes]
+    model = fitted(rate(texts, likes, seed))
     said, unsaid = scored(model, "Usually the river is green.", "Mostly the river is green.")
     assert model.view == "words"
     assert model.order.lower > 0.9

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import pytest
 from safetensors.numpy import save_file
 
 from burnish.adapters.convert.peft import read_tensors
@@ -28,6 +29,12 @@ VLLM_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 MLX_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def needs(engine: str) -> pytest.MarkDecorator:
+    """Skip a test whose engine isn't installed."""
+    absent = not (ENGINES / engine / "bin" / "python").exists()
+    return pytest.mark.skipif(absent, reason=f"SKIPPED: no .engines/{engine}; run scripts/engines {engine}")
 
 
 VLLM_OPTIONS = ("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "8", "--enforce-eager")
