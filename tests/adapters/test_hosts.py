@@ -12,23 +12,13 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.adapters.engines import (
-    KEY,
-    KINDS,
-    OTHER_DIGEST,
-    PROMPT,
-    Embedded,
-    Engine,
-    Ollama,
-    OllamaMerged,
-    Router,
-    full_disk,
-)
+from tests.adapters.engines import KEY, KINDS, OTHER_DIGEST, PROMPT, Embedded, Engine, full_disk
 from tests.support.engine import answer, answers_during, deltas
 from tests.support.lora import register, write_peft
 from tests.support.tiny_gguf import TINY, tiny_lora
 
 FOREIGN = [kind for kind in KINDS if kind is not Embedded]
+COMPUTING = [kind for kind in FOREIGN if kind.answers]
 CONVERTING = [kind for kind in KINDS if kind.converts]
 WITH_KEY = [kind for kind in KINDS if kind.takes_key]
 
@@ -144,7 +134,7 @@ async def test_the_key_goes_with_every_request_and_shows_nowhere(engine: Engine)
     assert KEY not in repr(endpoint)
 
 
-@pytest.mark.parametrize("kind", [Router, Ollama, OllamaMerged])
+@pytest.mark.parametrize("kind", COMPUTING)
 async def test_streams_go_on_during_a_load_and_an_unload_of_another_version(engine: Engine) -> None:
     host = engine.open()
     first = await host.load(engine.make(1))

@@ -126,8 +126,8 @@ async def test_a_live_version_that_was_damaged_gives_way_to_the_one_before_loudl
     history = swap.registry.events()
     done = await reconciler.reconcile_once()
     assert after.route.live.version == 1
-    assert done.fault and "has changed" in done.fault
-    assert reconciler.degraded and "v2 cannot be served" in reconciler.degraded
+    assert "has changed" in str(done.fault)
+    assert "v2 cannot be served" in str(reconciler.degraded)
     assert "v1 is live instead" in caplog.text
     *kept, added = swap.registry.events()
     assert kept == history, "history is added to, never rewritten"

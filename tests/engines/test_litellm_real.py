@@ -170,13 +170,10 @@ async def test_bedrock_is_asked_with_a_signature(here: Cloud) -> None:
     assert (await latest(here))["upstream_table"] == "aws"
 
 
+WRONG_KEY = {"type": "authentication_error", "message": "invalid x-api-key"}
 REFUSED: dict[str, tuple[str, Json, int]] = {
     "mock": ("429 Too Many Requests", {"error": {"message": "slow down", "type": "rate_limit"}}, 429),
-    "claude": (
-        "401 Unauthorized",
-        {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
-        401,
-    ),
+    "claude": ("401 Unauthorized", {"type": "error", "error": WRONG_KEY}, 401),
 }
 
 
