@@ -219,9 +219,7 @@ async def test_pages_of_pairs(tmp_path: Path, weights: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "old"),
-    [(SHORT, SHORT), ("", LONG), (SHORT, " \n")],
-    ids=["the same text", "nothing", "blanks"],
+    ("new", "old"), [(SHORT, SHORT), ("", LONG), (SHORT, " \n")], ids=["the same text", "nothing", "blanks"]
 )
 async def test_replies_that_nobody_can_compare_are_not_kept(new: str, old: str) -> None:
     assert sampled("cmpl_1", new=new, old=old) == []

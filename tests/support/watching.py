@@ -39,14 +39,16 @@ class Watcher:
         self.last_id = event.id or self.last_id
         self._changed.set()
 
-    async def next(self, name: str, fits: Callable[[Any], object] = lambda content: True) -> Any:
-        """Wait for the next event of a name that fits; return its content."""
+    async def next(
+        self, name: str, fits: Callable[[Any], object] = lambda content: True, **members: Any
+    ) -> Any:
+        """Wait for the next event of a name that fits and has these members; return its content."""
         async with asyncio.timeout(within(LIMIT_S)):
             while True:
                 while self._read < len(self.events):
                     self._read += 1
                     seen = self.events[self._read - 1]
-                    if seen.name == name and fits(seen.content):
+                    if seen.name == name and members.items() <= seen.content.items() and fits(seen.content):
                         return seen.content
                 self._changed.clear()
                 await self._changed.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,9 @@ CALL = chat_wire.called("look", {"at": "tea"}, "c1")
 
 
 def ids_of(message: Json) -> list[int]:
-    calls = (
-        json.dumps([each["function"] for each in message["tool_calls"]]) if message.get("tool_calls") else ""
-    )
-    return [*((message.get("content") or "") + calls).encode(), END]
+    calls = [each["function"] for each in message.get("tool_calls") or ()]
+    text = (message.get("content") or "") + (json.dumps(calls) if calls else "")
+    return [*text.encode(), END]
 
 
 def prompt_of(messages: list[Json]) -> list[int]:
@@ -66,6 +66,12 @@ def engine(*, tells: bool = True, anew: bool = False) -> Script:
         await reply(orjson.dumps(whole))(request, writer)
 
     return script
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with behind(tmp_path, engine(), model="mock") as (http, _):
+        yield http
 
 
 async def ask(http: httpx.AsyncClient, rollout: Json, messages: list[Json]) -> list[Json]:
@@ -105,10 +111,9 @@ TOLD = [ROLES["tool"], *ids_of(RESULT), ROLES["assistant"]]
 ANSWERED = ids_of({"content": "20 degrees."})
 
 
-async def test_a_rollout_is_one_sequence_for_trl(tmp_path: Path) -> None:
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        rollout = await played(http, tags={"set": "a"})
-        (line,), words = await lines_of(http, "trl-rollouts")
+async def test_a_rollout_is_one_sequence_for_trl(http: httpx.AsyncClient) -> None:
+    rollout = await played(http, tags={"set": "a"})
+    (line,), words = await lines_of(http, "trl-rollouts")
     assert words == ["wrote 1 lines: 1 sequences"]
     assert line.pop("prompt_ids") == FIRST
     assert line.pop("completion_ids") == [*CALLED, *TOLD, *ANSWERED]
@@ -135,17 +140,16 @@ async def test_a_prompt_that_was_tokenised_anew_begins_another_sequence(tmp_path
     assert len(trajectory["steps"]) == 3, "to a reader it is one conversation"
 
 
-async def test_a_fork_shares_its_beginning(tmp_path: Path) -> None:
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        rollout = (await http.post("/v1/rollouts", json={"task": "tea"})).json()
-        asked = await ask(http, rollout, [QUESTION])
-        await ask(http, rollout, [*asked, RESULT])
-        await ask(http, rollout, [*asked, RESULT | {"content": "30"}])
-        await http.post(f"/v1/rollouts/{rollout['id']}/reward", json={"value": 1})
-        await http.post(f"/v1/rollouts/{rollout['id']}/end", json={})
-        lines, _ = await lines_of(http, "trl-rollouts")
-        (episode,), _ = await lines_of(http, "verifiers")
-        trajectories, _ = await lines_of(http, "atif")
+async def test_a_fork_shares_its_beginning(http: httpx.AsyncClient) -> None:
+    rollout = (await http.post("/v1/rollouts", json={"task": "tea"})).json()
+    asked = await ask(http, rollout, [QUESTION])
+    await ask(http, rollout, [*asked, RESULT])
+    await ask(http, rollout, [*asked, RESULT | {"content": "30"}])
+    await http.post(f"/v1/rollouts/{rollout['id']}/reward", json={"value": 1})
+    await http.post(f"/v1/rollouts/{rollout['id']}/end", json={})
+    lines, _ = await lines_of(http, "trl-rollouts")
+    (episode,), _ = await lines_of(http, "verifiers")
+    trajectories, _ = await lines_of(http, "atif")
     assert [sum(each["env_mask"]) for each in lines] == [len(CALLED) + len(ANSWERED), len(ANSWERED)]
     assert [each["parent"] for each in episode["traces"][0]["nodes"]] == [None, 0, 1, 2, 1, 4]
     assert [each["trajectory_id"] for each in trajectories] == [f"{rollout['id']}/0", f"{rollout['id']}/1"]
@@ -153,10 +157,9 @@ async def test_a_fork_shares_its_beginning(tmp_path: Path) -> None:
     assert copied == [[None, None, None], [True, True, None]]
 
 
-async def test_an_episode_for_verifiers(tmp_path: Path) -> None:
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        rollout = await played(http)
-        (episode,), words = await lines_of(http, "verifiers")
+async def test_an_episode_for_verifiers(http: httpx.AsyncClient) -> None:
+    rollout = await played(http)
+    (episode,), words = await lines_of(http, "verifiers")
     assert words == ["wrote 1 lines: 1 episodes"]
     assert (episode["id"], episode["ok"], episode["group"]) == (rollout["id"], True, {"id": "g1"})
     (trace,) = episode["traces"]
@@ -179,10 +182,9 @@ async def test_an_episode_for_verifiers(tmp_path: Path) -> None:
     assert trace["rewards"] == {"environment": {"score": 1.5, "weight": 1.0}}
 
 
-async def test_a_trajectory_of_harbor(tmp_path: Path) -> None:
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        rollout = await played(http)
-        (line,), words = await lines_of(http, "atif")
+async def test_a_trajectory_of_harbor(http: httpx.AsyncClient) -> None:
+    rollout = await played(http)
+    (line,), words = await lines_of(http, "atif")
     assert words == ["wrote 1 lines: 1 trajectories"]
     assert (line["session_id"], line["trajectory_id"], line["schema_version"]) == (rollout["id"],) * 2 + (
         "ATIF-v1.7",
@@ -201,29 +203,26 @@ async def test_a_trajectory_of_harbor(tmp_path: Path) -> None:
     assert line["steps"][2]["extra"]["reward"] == 0.5
 
 
-async def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        await played(http)
-        await played(http, ends=False)
-        await played(http, held_out=True)
-        await played(http, reward=None)
-        await played(http, task="coffee")
-        empty = (await http.post("/v1/rollouts", json={})).json()
-        await http.post(f"/v1/rollouts/{empty['id']}/end", json={})
-        lines, words = await lines_of(http, "trl-rollouts", "--task", "tea")
-        assert (len(lines), words[0]) == (1, "wrote 1 lines: 1 sequences")
-        assert {*words[1:]} == {
-            "left out 1: it has not ended",
-            "left out 1: it is held out to judge versions by",
-            "left out 1: it has no reward",
-        }
-        lines, words = await lines_of(http, "atif")
-        assert len(lines) == 3
-        assert "left out 1: the agent asked nothing" in words
-        wrong = await asyncio.to_thread(
-            call, "data", "export", "--as", "sft", "--task", "tea", url=address(http)
-        )
-        assert (wrong.returncode, "--task is for trl-rollouts" in wrong.stderr) == (2, True)
+async def test_what_is_left_out_is_said(http: httpx.AsyncClient) -> None:
+    await played(http)
+    await played(http, ends=False)
+    await played(http, held_out=True)
+    await played(http, reward=None)
+    await played(http, task="coffee")
+    empty = (await http.post("/v1/rollouts", json={})).json()
+    await http.post(f"/v1/rollouts/{empty['id']}/end", json={})
+    lines, words = await lines_of(http, "trl-rollouts", "--task", "tea")
+    assert (len(lines), words[0]) == (1, "wrote 1 lines: 1 sequences")
+    assert {*words[1:]} == {
+        "left out 1: it has not ended",
+        "left out 1: it is held out to judge versions by",
+        "left out 1: it has no reward",
+    }
+    lines, words = await lines_of(http, "atif")
+    assert len(lines) == 3
+    assert "left out 1: the agent asked nothing" in words
+    wrong = await asyncio.to_thread(call, "data", "export", "--as", "sft", "--task", "tea", url=address(http))
+    assert (wrong.returncode, "--task is for trl-rollouts" in wrong.stderr) == (2, True)
 
 
 async def test_without_token_ids_trl_gets_nothing_and_the_others_get_texts(tmp_path: Path) -> None:
@@ -255,12 +254,13 @@ def tiny_policy(path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")  # what TRL and its libraries warn of is theirs to mend
-async def test_trl_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trl_trains_on_them(
+    http: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the program in the documentation, on a tiny model."""
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        for reward in (1.0, 0.0):
-            await played(http, reward=reward)
-        await lines_of(http, "trl-rollouts", "--out", str(tmp_path / "rollouts.jsonl"))
+    for reward in (1.0, 0.0):
+        await played(http, reward=reward)
+    await lines_of(http, "trl-rollouts", "--out", str(tmp_path / "rollouts.jsonl"))
     (program,) = re.findall(r"```python\n(.*?)```", (DOCS / "other-trainers.md").read_text(), re.DOTALL)
     here = {
         "Qwen/Qwen3-0.6B": str(tiny_policy(tmp_path / "tiny")),
@@ -278,16 +278,15 @@ async def test_trl_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert told["trainer"].state.global_step == 1
 
 
-async def test_harbor_and_verifiers_read_them(tmp_path: Path) -> None:
+async def test_harbor_and_verifiers_read_them(http: httpx.AsyncClient, tmp_path: Path) -> None:
     """With the real packages, where they are installed: neither goes with the versions that the other tests want."""
     trajectories = pytest.importorskip("harbor.models.trajectories.trajectory")
     traces = pytest.importorskip("verifiers.v1.trace")
     tasks = pytest.importorskip("verifiers.v1.task")
     stores = pytest.importorskip("verifiers.v1.utils.trace_store")
-    async with behind(tmp_path, engine(), model="mock") as (http, _):
-        await played(http)
-        (line,), _ = await lines_of(http, "atif")
-        (episode,), _ = await lines_of(http, "verifiers")
+    await played(http)
+    (line,), _ = await lines_of(http, "atif")
+    (episode,), _ = await lines_of(http, "verifiers")
     assert trajectories.Trajectory.model_validate(line).to_json_dict() == line
     (tmp_path / "traces.jsonl").write_text(json.dumps(episode))
     (read,) = stores.read_episodes(tmp_path, traces.Trace[tasks.WireTaskData])

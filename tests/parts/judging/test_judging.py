@@ -223,8 +223,7 @@ async def test_a_preference_for_length_is_reported_with_its_interval(here: World
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome"),
-    [({"critique": "NOTHING"}, "faultless"), ({"revision": f" {LONG}\n"}, "unchanged")],
+    ("change", "outcome"), [({"critique": "NOTHING"}, "faultless"), ({"revision": f" {LONG}\n"}, "unchanged")]
 )
 async def test_a_reply_without_fault_and_a_revision_that_changes_nothing_end_it(
     tmp_path: Path, change: Json, outcome: str

@@ -63,10 +63,7 @@ def test_habits_that_chance_does_not_explain_are_said() -> None:
 )
 def test_the_interval_is_wilsons(count: int, of: int, lower: float, upper: float) -> None:
     found = share(count, of)
-    assert (found.lower, found.upper) == (
-        pytest.approx(lower, abs=1e-4),
-        pytest.approx(upper, abs=1e-4),
-    )
+    assert (found.lower, found.upper) == (pytest.approx(lower, abs=1e-4), pytest.approx(upper, abs=1e-4))
 
 
 def test_no_comparison_says_nothing() -> None:

@@ -22,7 +22,7 @@ async def test_a_foreign_model_gives_rewards_and_chooses(tmp_path: Path) -> None
             best = await ask(client, "usually green river", headers={"x-burnish-best-of": "2"})
             assert best.status_code == 200, best.text
             only = (await ask(client, "never green river")).headers["x-burnish-completion-id"]
-            row = await page.next("answer", lambda row: row["id"] == only and row["reward"] is not None)
+            row = await page.next("answer", lambda row: row["reward"] is not None, id=only)
         assert 0 < row["reward"] < 1
         assert row["rewarded_by"] == f"foreign:{model}"
         shown = (await client.get("/burnish/reward")).json()

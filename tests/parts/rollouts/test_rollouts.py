@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from tests.support.upstream import completion, reply
 ANSWER = reply(completion("hit"))
 ASKED = {"model": "default", "messages": [{"role": "user", "content": "hit or stick?"}]}
 Json = dict[str, Any]
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
+        yield http
 
 
 async def begin(http: httpx.AsyncClient, **said: Any) -> Json:
@@ -60,26 +67,25 @@ async def test_the_address_or_the_key_carries_a_rollout_and_the_engine_sees_neit
             assert "ro_" not in str(request.headers)
 
 
-async def test_rewards_add_up_and_a_retry_counts_once(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        rollout = await begin(http, seed=7, group="g", tags={"model": "small"})
-        await ask(http, rollout)
-        await ask(http, rollout)
-        assert (await send(http, rollout, "reward", value=0.5, step=1, reason="drew a card")).json()[
-            "reward"
-        ] == 0.5
-        again = await send(http, rollout, "reward", value=0.5, step=1, reason="drew a card")
-        assert (again.json()["reward"], again.json()["repeated"]) == (0.5, True)
-        other = await send(http, rollout, "reward", value=0.7, step=1)
-        assert (other.status_code, other.json()["error"]["code"]) == (409, "rewarded")
-        await send(http, rollout, "reward", value=-1)
-        ended = (await send(http, rollout, "end")).json()
-        assert (ended["status"], ended["reward"]) == ("ended", -0.5)
-        assert [(each["value"], each["step"], each["reason"]) for each in ended["rewards"]] == [
-            (0.5, 1, "drew a card"),
-            (-1.0, None, None),
-        ]
-        assert (await send(http, rollout, "end")).json()["ended_at"] == ended["ended_at"]
+async def test_rewards_add_up_and_a_retry_counts_once(http: httpx.AsyncClient) -> None:
+    rollout = await begin(http, seed=7, group="g", tags={"model": "small"})
+    await ask(http, rollout)
+    await ask(http, rollout)
+    assert (await send(http, rollout, "reward", value=0.5, step=1, reason="drew a card")).json()[
+        "reward"
+    ] == 0.5
+    again = await send(http, rollout, "reward", value=0.5, step=1, reason="drew a card")
+    assert (again.json()["reward"], again.json()["repeated"]) == (0.5, True)
+    other = await send(http, rollout, "reward", value=0.7, step=1)
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "rewarded")
+    await send(http, rollout, "reward", value=-1)
+    ended = (await send(http, rollout, "end")).json()
+    assert (ended["status"], ended["reward"]) == ("ended", -0.5)
+    assert [(each["value"], each["step"], each["reason"]) for each in ended["rewards"]] == [
+        (0.5, 1, "drew a card"),
+        (-1.0, None, None),
+    ]
+    assert (await send(http, rollout, "end")).json()["ended_at"] == ended["ended_at"]
 
 
 @pytest.mark.parametrize(
@@ -97,93 +103,83 @@ async def test_rewards_add_up_and_a_retry_counts_once(tmp_path: Path) -> None:
         (b"[1]", "must be a JSON object (known fields: value, step, reason)"),
     ],
 )
-async def test_a_wrong_reward_is_refused_in_words(tmp_path: Path, body: bytes, words: str) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        rollout = await begin(http)
-        await ask(http, rollout)
-        typed = {"content-type": "application/json"}
-        answer = await http.post(f"/v1/rollouts/{rollout['id']}/reward", content=body, headers=typed)
-        assert answer.status_code == (400 if "infinity" in words.lower() else 422)
-        assert words in answer.json()["error"]["message"]
-        assert (await shown(http, rollout))["reward"] is None
+async def test_a_wrong_reward_is_refused_in_words(http: httpx.AsyncClient, body: bytes, words: str) -> None:
+    rollout = await begin(http)
+    await ask(http, rollout)
+    typed = {"content-type": "application/json"}
+    answer = await http.post(f"/v1/rollouts/{rollout['id']}/reward", content=body, headers=typed)
+    assert answer.status_code == (400 if "infinity" in words.lower() else 422)
+    assert words in answer.json()["error"]["message"]
+    assert (await shown(http, rollout))["reward"] is None
 
 
-async def test_after_the_end_nothing_is_asked_or_rewarded(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        rollout = await begin(http)
-        await send(http, rollout, "end")
-        asked, rewarded = await ask(http, rollout), await send(http, rollout, "reward", value=1)
-        for answer in (asked, rewarded):
-            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "rollout_ended")
-        unknown = rollout | {"base_url": rollout["base_url"].replace(rollout["id"], "ro_" + "0" * 26)}
-        assert (await ask(http, unknown)).status_code == 404
-        assert (await logged(http)) == []
+async def test_after_the_end_nothing_is_asked_or_rewarded(http: httpx.AsyncClient) -> None:
+    rollout = await begin(http)
+    await send(http, rollout, "end")
+    asked, rewarded = await ask(http, rollout), await send(http, rollout, "reward", value=1)
+    for answer in (asked, rewarded):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "rollout_ended")
+    unknown = rollout | {"base_url": rollout["base_url"].replace(rollout["id"], "ro_" + "0" * 26)}
+    assert (await ask(http, unknown)).status_code == 404
+    assert (await logged(http)) == []
 
 
-async def test_a_rollout_that_nobody_ends_times_out(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        rollout = await begin(http, time_limit_s=0.2)
-        async with asyncio.timeout(within(30)):
-            while (await shown(http, rollout))["status"] == "open":
-                await asyncio.sleep(0.02)
-        assert (await shown(http, rollout))["status"] == "timed_out"
-        assert "timed out" in (await ask(http, rollout)).json()["error"]["message"]
+async def test_a_rollout_that_nobody_ends_times_out(http: httpx.AsyncClient) -> None:
+    rollout = await begin(http, time_limit_s=0.2)
+    async with asyncio.timeout(within(30)):
+        while (await shown(http, rollout))["status"] == "open":
+            await asyncio.sleep(0.02)
+    assert (await shown(http, rollout))["status"] == "timed_out"
+    assert "timed out" in (await ask(http, rollout)).json()["error"]["message"]
 
 
-async def test_it_is_said_at_once_why_a_rollout_cannot_teach(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        ignored, unrewarded = await begin(http), await begin(http)
-        assert ignored["note"] is None
-        await http.post("/v1/chat/completions", json=ASKED)
-        assert "no request carried" in (await send(http, ignored, "reward", value=1)).json()["note"]
-        await ask(http, unrewarded)
-        assert "without a reward" in (await send(http, unrewarded, "end")).json()["note"]
+async def test_it_is_said_at_once_why_a_rollout_cannot_teach(http: httpx.AsyncClient) -> None:
+    ignored, unrewarded = await begin(http), await begin(http)
+    assert ignored["note"] is None
+    await http.post("/v1/chat/completions", json=ASKED)
+    assert "no request carried" in (await send(http, ignored, "reward", value=1)).json()["note"]
+    await ask(http, unrewarded)
+    assert "without a reward" in (await send(http, unrewarded, "end")).json()["note"]
 
 
-async def test_listings_filter(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        one, two = await begin(http, task="a", group="g"), await begin(http, task="b", held_out=True)
-        await send(http, one, "end")
+async def test_listings_filter(http: httpx.AsyncClient) -> None:
+    one, two = await begin(http, task="a", group="g"), await begin(http, task="b", held_out=True)
+    await send(http, one, "end")
 
-        async def found(query: str) -> list[str]:
-            answer = await http.get(f"/v1/rollouts?{query}")
-            assert answer.status_code == 200, answer.text
-            return [each["id"] for each in answer.json()["data"]]
+    async def found(query: str) -> list[str]:
+        answer = await http.get(f"/v1/rollouts?{query}")
+        assert answer.status_code == 200, answer.text
+        return [each["id"] for each in answer.json()["data"]]
 
-        assert await found("") == [two["id"], one["id"]]
-        assert await found("task=a") == await found("group=g") == await found("status=ended") == [one["id"]]
-        assert await found("held_out=true") == [two["id"]]
-        assert await found(f"after={two['id']}") == [one["id"]]
-        for query in ("status=done", "held_out=1", "color=red"):
-            assert (await http.get(f"/v1/rollouts?{query}")).status_code in (400, 422)
-
-
-async def test_rollouts_of_one_group_that_say_the_same_are_not_mixed_up(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        many = await asyncio.gather(*(begin(http, group="g") for _ in range(20)))
-
-        async def play(rollout: Json) -> None:
-            messages = list(ASKED["messages"])
-            for turn in range(3):
-                await ask(http, rollout, messages=messages)
-                messages += [
-                    {"role": "assistant", "content": "hit"},
-                    {"role": "user", "content": f"turn {turn}"},
-                ]
-
-        await asyncio.gather(*map(play, many))
-        for each in many:
-            assert [step["continues"] for step in (await shown(http, each))["steps"]] == [None, 0, 1]
+    assert await found("") == [two["id"], one["id"]]
+    assert await found("task=a") == await found("group=g") == await found("status=ended") == [one["id"]]
+    assert await found("held_out=true") == [two["id"]]
+    assert await found(f"after={two['id']}") == [one["id"]]
+    for query in ("status=done", "held_out=1", "color=red"):
+        assert (await http.get(f"/v1/rollouts?{query}")).status_code in (400, 422)
 
 
-async def test_a_rewritten_history_makes_a_branch(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        rollout = await begin(http)
-        first = [*ASKED["messages"], {"role": "assistant", "content": "hit"}]
-        await ask(http, rollout)
-        await ask(http, rollout, messages=[*first, {"role": "user", "content": "a nine"}])
-        await ask(http, rollout, messages=[*first, {"role": "user", "content": "a ten"}])
-        assert [step["continues"] for step in (await shown(http, rollout))["steps"]] == [None, 0, 0]
+async def test_rollouts_of_one_group_that_say_the_same_are_not_mixed_up(http: httpx.AsyncClient) -> None:
+    many = await asyncio.gather(*(begin(http, group="g") for _ in range(20)))
+
+    async def play(rollout: Json) -> None:
+        messages = list(ASKED["messages"])
+        for turn in range(3):
+            await ask(http, rollout, messages=messages)
+            messages += [{"role": "assistant", "content": "hit"}, {"role": "user", "content": f"turn {turn}"}]
+
+    await asyncio.gather(*map(play, many))
+    for each in many:
+        assert [step["continues"] for step in (await shown(http, each))["steps"]] == [None, 0, 1]
+
+
+async def test_a_rewritten_history_makes_a_branch(http: httpx.AsyncClient) -> None:
+    rollout = await begin(http)
+    first = [*ASKED["messages"], {"role": "assistant", "content": "hit"}]
+    await ask(http, rollout)
+    await ask(http, rollout, messages=[*first, {"role": "user", "content": "a nine"}])
+    await ask(http, rollout, messages=[*first, {"role": "user", "content": "a ten"}])
+    assert [step["continues"] for step in (await shown(http, rollout))["steps"]] == [None, 0, 0]
 
 
 async def test_an_agent_cannot_reward_itself_with_what_it_carries(tmp_path: Path) -> None:
@@ -207,13 +203,12 @@ async def test_an_agent_cannot_reward_itself_with_what_it_carries(tmp_path: Path
         assert (await shown(http, rollout))["reward"] is None
 
 
-async def test_a_rollout_says_why_an_engine_told_no_tokens(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        rollout = await begin(http)
-        await ask(http, rollout)
-        tokens = (await shown(http, rollout))["tokens"]
-        assert tokens["steps"] == 0
-        assert sum(tokens["missing"].values()) == 1, tokens
+async def test_a_rollout_says_why_an_engine_told_no_tokens(http: httpx.AsyncClient) -> None:
+    rollout = await begin(http)
+    await ask(http, rollout)
+    tokens = (await shown(http, rollout))["tokens"]
+    assert tokens["steps"] == 0
+    assert sum(tokens["missing"].values()) == 1, tokens
 
 
 async def test_a_rollout_keeps_the_version_on_which_it_began(tmp_path: Path, weights: Path) -> None:
@@ -279,20 +274,18 @@ def engines() -> list[psutil.Process]:
     return [each for each in children if any("embedded_child" in part for part in each.cmdline())]
 
 
-async def test_without_versions_only_the_model_as_it_is_can_answer(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        assert (await begin(http))["version"] is None
-        assert (await begin(http, version="candidate"))["version"] is None, "no version is newer"
-        for version in ("base", 1):
-            assert (await http.post("/v1/rollouts", json={"version": version})).status_code == 409
+async def test_without_versions_only_the_model_as_it_is_can_answer(http: httpx.AsyncClient) -> None:
+    assert (await begin(http))["version"] is None
+    assert (await begin(http, version="candidate"))["version"] is None, "no version is newer"
+    for version in ("base", 1):
+        assert (await http.post("/v1/rollouts", json={"version": version})).status_code == 409
 
 
-async def test_erasing_a_user_takes_their_rollouts(tmp_path: Path) -> None:
-    async with behind(tmp_path, ANSWER, model="mock") as (http, _):
-        http.headers["x-burnish-user"] = "alice"
-        rollout = await begin(http, task="secret")
-        await ask(http, rollout)
-        await send(http, rollout, "reward", value=1)
-        assert (await http.delete("/burnish/users/alice")).status_code == 200
-        assert (await http.get(f"/v1/rollouts/{rollout['id']}")).status_code == 404
-        assert (await ask(http, rollout)).status_code == 404
+async def test_erasing_a_user_takes_their_rollouts(http: httpx.AsyncClient) -> None:
+    http.headers["x-burnish-user"] = "alice"
+    rollout = await begin(http, task="secret")
+    await ask(http, rollout)
+    await send(http, rollout, "reward", value=1)
+    assert (await http.delete("/burnish/users/alice")).status_code == 200
+    assert (await http.get(f"/v1/rollouts/{rollout['id']}")).status_code == 404
+    assert (await ask(http, rollout)).status_code == 404

@@ -58,16 +58,18 @@ def edit(path: str = "app.py", old: str = "x = 1", new: str = "x = 2") -> Call:
 
 
 def write(path: str, content: str, *, new: bool) -> Call:
-    done = (
-        f"File created successfully at: /work/{path}" if new else f"The file /work/{path} has been updated."
-    )
-    return Call("Write", {"file_path": f"/work/{path}", "content": content}, done)
+    done = "File created successfully at: /work/{}" if new else "The file /work/{} has been updated."
+    return Call("Write", {"file_path": f"/work/{path}", "content": content}, done.format(path))
 
 
 def pytest_says(passed: int, failed: int = 0, more: str = "") -> str:
     counts = [f"{failed} failed"] * bool(failed) + [f"{passed} passed"] * bool(passed) + [more] * bool(more)
     text = f"....\n{', '.join(counts)} in 0.12s"
     return f"Exit code 1\n{text}" if failed else text
+
+
+def suite(passed: int, failed: int = 0, more: str = "") -> Call:
+    return bash("pytest", pytest_says(passed, failed, more))
 
 
 @dataclass
@@ -97,9 +99,8 @@ class Agent:
         assert answer.status_code == 200, answer.text
         self.answers.append(answer.headers["x-burnish-completion-id"])
         self.messages.append(answer.json()["choices"][0]["message"])
-        self.messages += [
-            {"role": "tool", "tool_call_id": name, "content": each.result} for name, each in named
-        ]
+        for name, each in named:
+            self.messages.append({"role": "tool", "tool_call_id": name, "content": each.result})
 
 
 def obeys() -> Script:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.parts.signals.agent import (
@@ -14,11 +14,11 @@ from tests.parts.signals.agent import (
     Call,
     bash,
     codex,
-    coding,
     edit,
     given,
     pytest_says,
     read,
+    suite,
     withheld,
     write,
 )
@@ -129,138 +129,124 @@ PASSES = [
 ]
 
 
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture, client: httpx.AsyncClient) -> pytest.LogCaptureFixture:
+    """What burnish logs from here on."""
+    caplog.set_level(logging.INFO, "burnish")
+    return caplog
+
+
 async def test_silencing_the_question_gives_no_good_rating(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    client: httpx.AsyncClient, log: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "burnish"):
-        async with coding(tmp_path) as client:
-            turns = {
-                command: await Agent(client).turn(edit(), codex(command, "12 passed in 0.12s"))
-                for command in SILENCED
-            }
-            assert await given(client) == []
-            latest = {each["completion_id"]: each for each in (await read(client))["latest"]}
-            for command, turn in turns.items():
-                assert latest[turn[1]]["good"] is None, command
-                assert f"no good rating for {turn[1]}: {latest[turn[1]]['words']}" in caplog.text
-            status = await asyncio.to_thread(call, "status", url=str(client.base_url))
-            assert f"no good rating for {turn[1]}" in status.stdout
+    turns = {each: await Agent(client).turn(edit(), codex(each, "12 passed in 0.12s")) for each in SILENCED}
+    assert await given(client) == []
+    latest = {each["completion_id"]: each for each in (await read(client))["latest"]}
+    for command, turn in turns.items():
+        assert latest[turn[1]]["good"] is None, command
+        assert f"no good rating for {turn[1]}: {latest[turn[1]]['words']}" in log.text
+    status = await asyncio.to_thread(call, "status", url=str(client.base_url))
+    assert f"no good rating for {turn[1]}" in status.stdout
 
 
-async def test_leaving_tests_out_gives_no_good_rating(tmp_path: Path) -> None:
+async def test_leaving_tests_out_gives_no_good_rating(client: httpx.AsyncClient) -> None:
     cargo = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.1s"
     says = {"cargo": cargo, "npx": "Tests:       3 passed, 3 total", "npm": "Tests:       3 passed, 3 total"}
-    async with coding(tmp_path) as client:
-        for command in NARROWED:
-            said = says.get(command.split()[0], "3 passed in 0.12s")
-            await Agent(client).turn(edit(), codex(command, said))
-        assert await given(client) == []
-        assert await withheld(client) == ["an option left tests out"] * len(NARROWED)
+    for command in NARROWED:
+        said = says.get(command.split()[0], "3 passed in 0.12s")
+        await Agent(client).turn(edit(), codex(command, said))
+    assert await given(client) == []
+    assert await withheld(client) == ["an option left tests out"] * len(NARROWED)
 
 
-async def test_tests_that_still_fail_rate_bad_however_they_are_chosen(tmp_path: Path) -> None:
-    async with coding(tmp_path) as client:
-        await Agent(client).turn(edit(), codex("pytest tests/test_app.py::test_app", "1 failed in 0.12s", 1))
-        assert [each["reward"] for each in await given(client)] == [-1.0]
+async def test_tests_that_still_fail_rate_bad_however_they_are_chosen(client: httpx.AsyncClient) -> None:
+    await Agent(client).turn(edit(), codex("pytest tests/test_app.py::test_app", "1 failed in 0.12s", 1))
+    assert [each["reward"] for each in await given(client)] == [-1.0]
 
 
-async def test_an_exit_code_that_denies_the_output_gives_nothing(tmp_path: Path) -> None:
+async def test_an_exit_code_that_denies_the_output_gives_nothing(client: httpx.AsyncClient) -> None:
     """As of ``npm test`` whose script is ``jest || true``."""
-    async with coding(tmp_path) as client:
-        await Agent(client).turn(edit(), codex("npm test", "Tests:       1 failed, 2 passed, 3 total", 0))
-        assert await given(client) == []
-        assert await withheld(client) == ["the tests failed, but the command ended with exit code 0"]
+    await Agent(client).turn(edit(), codex("npm test", "Tests:       1 failed, 2 passed, 3 total", 0))
+    assert await given(client) == []
+    assert await withheld(client) == ["the tests failed, but the command ended with exit code 0"]
 
 
 async def test_deleting_or_weakening_the_test_gives_no_good_rating(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    client: httpx.AsyncClient, log: pytest.LogCaptureFixture
 ) -> None:
     """Neither in the same turn nor later in the session, and the bad rating before it stays."""
-    red, green = bash("pytest", pytest_says(11, 1)), bash("pytest", pytest_says(12))
+    red, green = suite(11, 1), suite(12)
     commit = bash("git commit -am fix", "[main 1a2b3c4] fix")
     changes: dict[str, str] = {}
-    with caplog.at_level(logging.INFO, "burnish"):
-        async with coding(tmp_path) as client:
-            for name, change in WEAKENED.items():
-                agent = Agent(client)
-                await agent.turn(edit(), red, *change, green)
-                await agent.turn(edit(), green, says="And now?")
-                await agent.turn(commit, says="Commit it.")
-                changes |= dict.fromkeys(agent.answers, name)
-            rated = [(changes[each["completion_id"]], each["reward"]) for each in await given(client)]
-            assert sorted(rated) == sorted((name, -1.0) for name in WEAKENED)
-            assert (await read(client))["withheld"] == 3 * len(WEAKENED)
-    said = re.findall("no good rating for (.+?): (.+)", caplog.text)
+    for name, change in WEAKENED.items():
+        agent = Agent(client)
+        await agent.turn(edit(), red, *change, green)
+        await agent.turn(edit(), green, says="And now?")
+        await agent.turn(commit, says="Commit it.")
+        changes |= dict.fromkeys(agent.answers, name)
+    rated = [(changes[each["completion_id"]], each["reward"]) for each in await given(client)]
+    assert sorted(rated) == sorted((name, -1.0) for name in WEAKENED)
+    assert (await read(client))["withheld"] == 3 * len(WEAKENED)
+    said = re.findall("no good rating for (.+?): (.+)", log.text)
     for name in WEAKENED:
         reasons = [why for answer, why in said if changes[answer] == name]
         assert (len(reasons), len(set(reasons))) == (3, 1), (name, reasons)
 
 
-async def test_fewer_tests_than_before_give_no_good_rating(tmp_path: Path) -> None:
-    async with coding(tmp_path) as client:
-        await Agent(client).turn(
-            bash("pytest", pytest_says(11, 1)),
-            edit(),
-            bash("pytest tests/unit", pytest_says(11)),
-            bash("pytest", pytest_says(12, more="1 deselected")),
-            bash("pytest", pytest_says(12, more="1 skipped")),
-        )
-        assert await given(client) == []
-        assert await withheld(client) == [
-            "fewer tests ran than before",
-            "tests were left out or filtered",
-            "more tests were skipped than before",
-        ]
+async def test_fewer_tests_than_before_give_no_good_rating(client: httpx.AsyncClient) -> None:
+    less = (
+        bash("pytest tests/unit", pytest_says(11)),
+        suite(12, more="1 deselected"),
+        suite(12, more="1 skipped"),
+    )
+    await Agent(client).turn(suite(11, 1), edit(), *less)
+    assert await given(client) == []
+    assert await withheld(client) == [
+        "fewer tests ran than before",
+        "tests were left out or filtered",
+        "more tests were skipped than before",
+    ]
 
 
-async def test_tests_that_the_agent_wrote_itself_prove_nothing_alone(tmp_path: Path) -> None:
+async def test_tests_that_the_agent_wrote_itself_prove_nothing_alone(client: httpx.AsyncClient) -> None:
     own = write("tests/test_new.py", "def test_new(): assert True", new=True)
-    async with coding(tmp_path) as client:
-        await Agent(client).turn(edit(), own, bash("pytest", pytest_says(1)))
-        assert await given(client) == []
-        assert await withheld(client) == ["the agent wrote the tests itself, and none ran before"]
-        agent = Agent(client)
-        await agent.turn(bash("pytest", pytest_says(12)), edit(), own, bash("pytest", pytest_says(13)))
-        assert [each["reward"] for each in await given(client)] == [1.0], "those of before still pass"
+    await Agent(client).turn(edit(), own, suite(1))
+    assert await given(client) == []
+    assert await withheld(client) == ["the agent wrote the tests itself, and none ran before"]
+    agent = Agent(client)
+    await agent.turn(suite(12), edit(), own, suite(13))
+    assert [each["reward"] for each in await given(client)] == [1.0], "those of before still pass"
 
 
-async def test_reading_tests_and_running_them_is_no_tampering(tmp_path: Path) -> None:
-    async with coding(tmp_path) as client:
-        await Agent(client).turn(
-            bash("ls tests; cat tests/test_app.py | head -5; grep -rn assert tests/", "…"),
-            bash("git diff tests && git add tests/test_app.py", ""),
-            bash("find tests -name '*.py' | xargs grep -n run", ""),
-            bash("python tests/test_app.py", ""),
-            edit(),
-            edit(TEST, "def test_b():", "def test_a():\n    assert run() == 2\n\ndef test_b():"),
-            bash("pytest tests", pytest_says(12)),
-        )
-        assert await withheld(client) == ["the agent wrote the tests itself, and none ran before"]
-        agent = Agent(client)
-        await agent.turn(
-            bash("uv run pytest tests -q", pytest_says(12)),
-            edit(),
-            bash("python -m pytest -q tests", pytest_says(12)),
-        )
-        assert [each["reward"] for each in await given(client)] == [1.0]
+async def test_reading_tests_and_running_them_is_no_tampering(client: httpx.AsyncClient) -> None:
+    await Agent(client).turn(
+        bash("ls tests; cat tests/test_app.py | head -5; grep -rn assert tests/", "…"),
+        bash("git diff tests && git add tests/test_app.py", ""),
+        bash("find tests -name '*.py' | xargs grep -n run", ""),
+        bash("python tests/test_app.py", ""),
+        edit(),
+        edit(TEST, "def test_b():", "def test_a():\n    assert run() == 2\n\ndef test_b():"),
+        bash("pytest tests", pytest_says(12)),
+    )
+    assert await withheld(client) == ["the agent wrote the tests itself, and none ran before"]
+    agent = Agent(client)
+    runs = [bash(f"{python} pytest -q tests", pytest_says(12)) for python in ("uv run", "python -m")]
+    await agent.turn(runs[0], edit(), runs[1])
+    assert [each["reward"] for each in await given(client)] == [1.0]
 
 
-async def test_a_check_that_may_be_forged_gives_no_good_rating(tmp_path: Path) -> None:
-    async with coding(tmp_path) as client:
-        for change in FORGED.values():
-            await Agent(client).turn(edit(), *change, bash("pytest", pytest_says(12)))
-        await Agent(client).turn(edit(), codex("bin/pytest", "12 passed in 0.12s"))
-        await Agent(client).turn(edit(), codex("./tools/pytest", "12 passed in 0.12s"))
-        assert await given(client) == []
+async def test_a_check_that_may_be_forged_gives_no_good_rating(client: httpx.AsyncClient) -> None:
+    for change in FORGED.values():
+        await Agent(client).turn(edit(), *change, suite(12))
+    for program in ("bin/pytest", "./tools/pytest"):
+        await Agent(client).turn(edit(), codex(program, "12 passed in 0.12s"))
+    assert await given(client) == []
 
 
-async def test_what_agents_do_anyway_takes_no_good_rating_away(tmp_path: Path) -> None:
-    async with coding(tmp_path) as client:
-        for command in HARMLESS:
-            await Agent(client).turn(edit(), bash(command, ""), bash("pytest", pytest_says(12)))
-        for command in PASSES:
-            await Agent(client).turn(edit(), codex(command, "12 passed in 0.12s"))
-        await Agent(client).turn(
-            edit("src/ast/node.py"), edit("bin/server.js"), bash("pytest", pytest_says(12))
-        )
-        assert [each["reward"] for each in await given(client)] == [1.0] * (len(HARMLESS) + len(PASSES) + 1)
+async def test_what_agents_do_anyway_takes_no_good_rating_away(client: httpx.AsyncClient) -> None:
+    for command in HARMLESS:
+        await Agent(client).turn(edit(), bash(command, ""), suite(12))
+    for command in PASSES:
+        await Agent(client).turn(edit(), codex(command, "12 passed in 0.12s"))
+    await Agent(client).turn(edit("src/ast/node.py"), edit("bin/server.js"), suite(12))
+    assert [each["reward"] for each in await given(client)] == [1.0] * (len(HARMLESS) + len(PASSES) + 1)

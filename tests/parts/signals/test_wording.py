@@ -122,29 +122,16 @@ def test_how_many_tests_passed(output: str, counts: RunCounts | None) -> None:
     assert counts_in(output) == counts
 
 
+CAMEL = {"oldString": "x = 1", "newString": "x = 3"}
+SNAKE = {"old_string": "x = 1", "new_string": "x = 3"}
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x = 1\n+x = 3\n y = 1\n*** End Patch"
 EDITS = {
-    "opencode": (
-        "edit",
-        {"filePath": "a.py", "oldString": "x = 1", "newString": "x = 3"},
-        "Edit applied successfully.",
-    ),
-    "Qwen Code": (
-        "edit",
-        {"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 3"},
-        "The file: a.py has …",
-    ),
+    "opencode": ("edit", {"filePath": "a.py", **CAMEL}, "Edit applied successfully."),
+    "Qwen Code": ("edit", {"file_path": "a.py", **SNAKE}, "The file: a.py has …"),
     "Cline": ("editor", {"path": "a.py", "old_text": "x = 1", "new_text": "x = 3"}, '{"result": "ok"}'),
     "OpenClaw": ("edit", {"path": "a.py", "oldText": "x = 1", "newText": "x = 3"}, "Successfully replaced"),
-    "several": (
-        "MultiEdit",
-        {"file_path": "a.py", "edits": [{"old_string": "x = 1", "new_string": "x = 3"}]},
-        "done",
-    ),
-    "a patch": (
-        "apply_patch",
-        "*** Begin Patch\n*** Update File: a.py\n@@\n-x = 1\n+x = 3\n y = 1\n*** End Patch",
-        "Success. Updated the following files:\nM a.py\n",
-    ),
+    "several": ("MultiEdit", {"file_path": "a.py", "edits": [SNAKE]}, "done"),
+    "a patch": ("apply_patch", PATCH, "Success. Updated the following files:\nM a.py\n"),
 }
 
 
@@ -157,9 +144,8 @@ def test_what_a_tool_changed(tool: str, arguments: object, result: str) -> None:
 def test_what_a_tool_did_not_change() -> None:
     new = {"filePath": "a.py", "content": "x = 1"}
     assert [each.kind for each in edits_by("write", new, "Wrote file successfully.")] == ["rewritten"]
-    assert [
-        each.kind for each in edits_by("write_file", new, "Successfully created and wrote to new file")
-    ] == ["new"]
+    created = edits_by("write_file", new, "Successfully created and wrote to new file")
+    assert [each.kind for each in created] == ["new"]
     assert edits_by("editor", {"path": "a.py"}, '{"error":"invalid"}') == []
     refused = "File /work/a.py has not been read in this session. Use the read_file tool first"
     assert edits_by("write_file", new, refused) == []
@@ -169,15 +155,14 @@ def test_what_a_tool_did_not_change() -> None:
 
 def test_commands_of_a_shell() -> None:
     def words(command: str) -> list[tuple[str, str]] | None:
-        found = simple_commands(command)
-        return found and [(" ".join(each.words), each.joint) for each in found]
+        commands = simple_commands(command)
+        return None if commands is None else [(" ".join(each.words), each.joint) for each in commands]
 
-    assert words("cd /a && A=1 timeout -k 5 60 uv run pytest -q 2>&1 | tail -5; # done") == [
-        ("cd /a", "&&"), ("pytest -q 2", "|"), ("tail -5", ""),
-    ]  # fmt: skip
+    several = [("cd /a", "&&"), ("pytest -q 2", "|"), ("tail -5", "")]
+    assert words("cd /a && A=1 timeout -k 5 60 uv run pytest -q 2>&1 | tail -5; # done") == several
     assert words("# first\npytest -q\n") == [("pytest -q", "")]
     assert words("git commit -m 'a; b'") == [("git commit -m a; b", "")]
-    for unclear in (
+    unclear = [
         "pytest `x`",
         "pytest $(x)",
         "(pytest)",
@@ -185,8 +170,9 @@ def test_commands_of_a_shell() -> None:
         "for x in a; do b; done",
         "echo 'open",
         "&& a",
-    ):
-        assert words(unclear) is None, unclear
+    ]
+    for command in unclear:
+        assert words(command) is None, command
 
 
 HUGE = {
@@ -203,10 +189,11 @@ HUGE = {
 def test_huge_texts_are_read_in_no_time(command: str, result: str) -> None:
     """Nobody waits for it, but no pattern may go through a text again and again."""
     began = time.process_time()
+    asks = {"role": "assistant", "tool_calls": [chat_wire.called("Bash", {"command": command}, "c")]}
     read(
         [
             {"role": "user", "content": "Go on."},
-            {"role": "assistant", "tool_calls": [chat_wire.called("Bash", {"command": command}, "c")]},
+            asks,
             {"role": "tool", "tool_call_id": "c", "content": result},
         ]
     )
