@@ -70,9 +70,8 @@ async def test_a_page_sees_an_answer_begin_grow_and_end(served: Served, page: Wa
     hold = asyncio.Event()
     engine.script = stream(events("one two three"), hold=hold)
     question = "Count! " + "x" * 600
-    asked = asking(
-        client, question, **{"x-burnish-user": "ann", "user-agent": "claude-cli/2.0.1 (external, cli)"}
-    )
+    headers = {"x-burnish-user": "ann", "user-agent": "claude-cli/2.0.1 (external, cli)"}
+    asked = asking(client, question, **headers)
     began = await page.next("began")
     await page.next("text", lambda _: page.text(began["id"]) == "one two three")
     hold.set()
@@ -97,18 +96,16 @@ async def test_a_page_that_comes_late_gets_what_is_under_way(served: Served) -> 
             await second.next("text")
             assert second.text(began["id"]) == "one two three"
             hold.set()
-            await second.next("answer", lambda row: row["id"] == began["id"])
+            await second.next("answer", id=began["id"])
     await asked
 
 
 async def test_tools_are_named_once_they_are_called(served: Served, page: Watcher) -> None:
     client, engine = served
     hold = asyncio.Event()
-    said = {
-        "content": "Let me look.",
-        "tool_calls": [chat_wire.called("read", {}), chat_wire.called("run", {}, "c2")],
-    }
-    engine.script = stream(chat_wire.chunks(chat_wire.whole(said)), hold=hold)
+    calls = [chat_wire.called("read", {}), chat_wire.called("run", {}, "c2")]
+    whole = chat_wire.whole({"content": "Let me look.", "tool_calls": calls})
+    engine.script = stream(chat_wire.chunks(whole), hold=hold)
     asked = asking(client, "Look!")
     began = await page.next("began")
 
@@ -117,23 +114,20 @@ async def test_tools_are_named_once_they_are_called(served: Served, page: Watche
 
     await page.next("text", tools)
     hold.set()
-    await page.next("answer", lambda row: row["id"] == began["id"])
+    await page.next("answer", id=began["id"])
     await asked
 
 
 async def test_a_rating_and_its_undo_come_as_a_new_row(served: Served, page: Watcher) -> None:
     client, engine = served
     engine.script = reply(completion())
-    answer = (
-        await client.post(CHAT, json={"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
-    ).headers
-    name = answer["x-burnish-completion-id"]
-    assert (await page.next("answer", lambda row: row["id"] == name))["rated"] is None
+    name = (await asking(client, "Hi")).headers["x-burnish-completion-id"]
+    assert (await page.next("answer", id=name))["rated"] is None
     rating = {"completion_id": name, "rating": "good", "scope": "turn"}
     made = (await client.post("/v1/feedback", json=rating)).json()["id"]
-    assert (await page.next("answer", lambda row: row["id"] == name and row["rated"]))["rated"] == "good"
+    await page.next("answer", id=name, rated="good")
     await client.delete(f"/v1/feedback/{made}")
-    assert (await page.next("answer", lambda row: row["id"] == name and not row["rated"]))["feedback"]
+    assert (await page.next("answer", id=name, rated=None))["feedback"]
 
 
 async def test_a_failed_answer_comes_as_a_row(served: Served, page: Watcher) -> None:
@@ -208,7 +202,7 @@ async def test_a_rating_of_a_conversation_sends_all_its_rows(served: Served, pag
     rating = {"completion_id": names[1], "rating": "bad", "scope": "conversation"}
     await client.post("/v1/feedback", json=rating)
     for name in names:
-        await page.next("answer", lambda row, name=name: row["id"] == name and row["rated"] == "bad")
+        await page.next("answer", id=name, rated="bad")
 
 
 async def test_rows_of_huge_answers_are_short(served: Served, page: Watcher) -> None:
@@ -218,7 +212,7 @@ async def test_rows_of_huge_answers_are_short(served: Served, page: Watcher) -> 
     engine.script = reply(orjson.dumps(said))
     asked = {"model": "m", "messages": [{"role": "user", "content": "A lot! " + "?" * 1_000_000}]}
     name = (await client.post(CHAT, json=asked)).headers["x-burnish-completion-id"]
-    row = await page.next("answer", lambda row: row["id"] == name)
+    row = await page.next("answer", id=name)
     listed = (await client.get("/burnish/completions?limit=1")).json()["data"][0]
     whole = (await client.get(f"/burnish/completions/{name}")).json()
     assert row == listed

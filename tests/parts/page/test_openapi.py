@@ -32,10 +32,9 @@ UNCALLED = {
     ("GET", "/burnish/engine"): "goes elsewhere",
     ("GET", "/burnish/doctor"): "runs a program against a burnish of its own",
     ("POST", "/burnish/login"): "called below",
-    **{
-        ("POST", f"/burnish/reward/{way}"): "GET /burnish/reward answers the same"
-        for way in ("train", "on", "off")
-    },
+    ("POST", "/burnish/reward/train"): "GET /burnish/reward answers the same",
+    ("POST", "/burnish/reward/on"): "GET /burnish/reward answers the same",
+    ("POST", "/burnish/reward/off"): "GET /burnish/reward answers the same",
     ("POST", "/burnish/adapters/promote"): "no version waits; /burnish/adapters/{n}/promote answers the same",
     ("POST", "/burnish/adapters"): "needs real weights; the list has the same rows",
 }
@@ -90,8 +89,8 @@ async def test_it_has_exactly_the_methods_that_are_answered(http: httpx.AsyncCli
         if path in ("/", "/burnish/events"):
             continue  # another method is the upstream's; it doesn't end
         for method in METHODS:
-            body = {} if method == "get" else {"json": {"nonsense": 1}}
-            status = (await http.request(method, at(path), **body)).status_code
+            body = None if method == "get" else {"nonsense": 1}
+            status = (await http.request(method, at(path), json=body)).status_code
             assert (status != 405) is (method in known), (method, path, status)
 
 
@@ -114,9 +113,8 @@ async def test_it_has_exactly_the_fields_of_each_body(http: httpx.AsyncClient) -
     bodies = 0
     for method, path, operation in operations(found):
         if body := operation.get("requestBody"):
-            schema = found["components"]["schemas"][
-                body["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
-            ]
+            name = body["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
+            schema = found["components"]["schemas"][name]
             fields = schema["properties"]
             example = {
                 name: 0 if fields[name].get("type") == "number" else fields[name].get("enum", ["x"])[0]
@@ -153,24 +151,18 @@ class Checked:
         """Call a route by its path in the description; ``members`` fill in its parameters."""
         operation = self._found["paths"][path][method.lower()]
         self.called.add((method, path))
-        given = {"json": body} if body is not None else {}
-        answer = await self._http.request(
-            method, path.format(**members), headers={"accept": "text/html"}, **given
-        )
+        headers = {"accept": "text/html"}
+        answer = await self._http.request(method, path.format(**members), json=body, headers=headers)
         described = operation["responses"].get(str(answer.status_code))
         assert described, (method, path, answer.status_code, answer.text)
         kind, content = next(iter(described["content"].items()))
         if kind != "application/json":
             assert answer.headers["content-type"].startswith(kind)
             return answer.text
-        schema = {
-            **strict(content["schema"]),
-            "components": {"schemas": strict(self._found["components"]["schemas"])},
-        }
-        faults = [
-            f"{each.json_path}: {each.message[:300]}"
-            for each in Draft202012Validator(schema).iter_errors(answer.json())
-        ]
+        components = {"schemas": strict(self._found["components"]["schemas"])}
+        schema = strict(content["schema"]) | {"components": components}
+        errors = Draft202012Validator(schema).iter_errors(answer.json())
+        faults = [f"{each.json_path}: {each.message[:300]}" for each in errors]
         assert not faults, (method, path, faults)
         return answer.json()
 
@@ -188,9 +180,8 @@ async def test_real_answers_are_as_described(http: httpx.AsyncClient, tmp_path: 
     rate = ("POST", "/v1/feedback")
     good = await call(*rate, body={"completion_id": first, "rating": "good"})
     await call(*rate, body={"completion_id": second, "preferred_over": first})
-    await call(
-        *rate, body={"completion_id": third, "rating": 2, "scale": "likert", "comment": "Shorter, please."}
-    )
+    graded = {"rating": 2, "scale": "likert", "comment": "Shorter, please."}
+    await call(*rate, body={"completion_id": third, **graded})
     await call(*rate, body={"completion_id": third, "correction": "Yes.", "tags": ["t"], "dry_run": True})
     for path in ("/v1/feedback", "/burnish/completions", "/burnish/passthrough", "/burnish/regenerations"):
         assert (await call("GET", path))["data"] or "regen" in path
