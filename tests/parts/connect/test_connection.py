@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,11 @@ from burnish.proxy.http.errors import ConfigError
 
 PLACE = Place("http://127.0.0.1:8787")
 KEYED = Place(PLACE.url, key="sk-burnish")
-CLAUDE = {"theme": "dark", "env": {"ANTHROPIC_MODEL": "opus", "EDITOR": "vi"}, "hooks": {"Stop": []}}
+CLAUDE: dict[str, Any] = {
+    "theme": "dark",
+    "env": {"ANTHROPIC_MODEL": "opus", "EDITOR": "vi"},
+    "hooks": {"Stop": []},
+}
 
 
 @pytest.fixture
@@ -44,10 +49,14 @@ def claude(home: Home, place: Place = PLACE) -> list[FileChange]:
 
 
 def snapshot(home: Home) -> dict[str, tuple[bytes, int] | None]:
-    return {
-        str(path.relative_to(home.path)): (path.read_bytes(), path.stat().st_mode) if path.is_file() else None
-        for path in home.path.rglob("*")
+    files = {
+        path: path.is_file() and (path.read_bytes(), path.stat().st_mode) for path in home.path.rglob("*")
     }
+    return {str(path.relative_to(home.path)): content or None for path, content in files.items()}
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -60,7 +69,7 @@ def test_every_agent_is_connected_once_and_restored_from_nothing(name: str, home
     assert snapshot(home) == connected
     for change in changes:
         assert PLACE.url in change.path.read_text() or change.kind in ("file", "scratch")
-        assert change.path.stat().st_mode & 0o777 == 0o600
+        assert mode(change.path) == 0o600
     disconnect(record)
     assert snapshot(home) == {}
     assert not record.exists()
@@ -75,8 +84,7 @@ def test_settings_come_back_byte_for_byte(home: Home, settings: Path, record: Pa
         **{f"ANTHROPIC_{model}": "default" for model in models},
         **{"ANTHROPIC_AUTH_TOKEN": "burnish", "ANTHROPIC_API_KEY": ""},
     }
-    assert settings.stat().st_mode & 0o777 == 0o640
-    assert record.stat().st_mode & 0o777 == 0o600
+    assert (mode(settings), mode(record)) == (0o640, 0o600)
     disconnect(record)
     assert snapshot(home) == before
 
@@ -155,10 +163,6 @@ def a_command_of_somebody_else(settings: Path) -> None:
     (settings.parent / "commands" / "rl.md").write_text("Roll a die.\n")
 
 
-def a_file_for_the_folder(settings: Path) -> None:
-    (settings.parent / "commands").write_text("a file where the folder should be")
-
-
 def a_folder_that_cannot_be_written(settings: Path) -> None:
     """It's found out only when the settings are written already."""
     (settings.parent / "commands").symlink_to("/proc/nothing")
@@ -169,7 +173,7 @@ SPOILT: list[tuple[Callable[[Path], object], str]] = [
     *((lambda path, text=text: path.write_bytes(text.encode("latin-1")), r"settings\.json wasn't changed")
       for text in TEXTS),
     (a_command_of_somebody_else, "a file of another program"),
-    (a_file_for_the_folder, r"rl\.md"),
+    (lambda path: (path.parent / "commands").write_text("a file where the folder should be"), r"rl\.md"),
     (a_folder_that_cannot_be_written, r"rl\.md"),
 ]  # fmt: skip
 
@@ -212,10 +216,6 @@ def test_a_key_of_burnish_goes_where_only_burnish_reads_it(home: Home):
             assert not changes or "sk-burnish" in "".join(change.made(None) for change in changes), name
 
 
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
-
-
 def test_while_a_key_stands_in_them_files_are_their_owners_alone(home: Home, settings: Path, record: Path):
     before = snapshot(home)
     connect(claude(home), record)
@@ -231,9 +231,7 @@ def test_while_a_key_stands_in_them_files_are_their_owners_alone(home: Home, set
     assert snapshot(home) == before
 
 
-def test_what_somebody_permits_meanwhile_is_private_again_only_by_connecting(
-    home: Home, settings: Path, record: Path
-):
+def test_only_connecting_makes_private_what_somebody_permits(home: Home, settings: Path, record: Path):
     with_key = claude(home, KEYED)
     connect(with_key, record, private=True)
     settings.chmod(0o644)
@@ -298,17 +296,11 @@ def test_a_plugin_of_ours_goes_with_what_it_wrote(home: Home, record: Path):
     assert snapshot(home) == before
 
 
-@pytest.mark.parametrize(
-    ("own", "upstreams"),
-    [
-        (
-            True,
-            "embedded:smollm2 http://127.0.0.1:8000 http://[::1]:8000/v1 http://gpu:8000 http://gpu.lan:8000",
-        ),
-        (True, "http://192.168.1.5:8000,http://192.168.1.6:8000"),
-        (False, "https://api.openai.com/v1 https://openrouter.ai/api/v1 http://8.8.8.8"),
-        (False, "http://localhost.example.com"),
-    ],
-)
-def test_an_upstream_is_ours_if_only_we_can_reach_it(own: bool, upstreams: str):
-    assert {each: is_own(each) for each in upstreams.split()} == dict.fromkeys(upstreams.split(), own)
+def test_an_upstream_is_ours_if_only_we_can_reach_it():
+    ours = "embedded:smollm2 http://127.0.0.1:8000 http://[::1]:8000/v1 http://gpu:8000 http://gpu.lan:8000"
+    ours += " http://192.168.1.5:8000,http://192.168.1.6:8000"
+    theirs = (
+        "https://api.openai.com/v1 https://openrouter.ai/api/v1 http://8.8.8.8 http://localhost.example.com"
+    )
+    for upstreams, own in ((ours, True), (theirs, False)):
+        assert {each: is_own(each) for each in upstreams.split()} == dict.fromkeys(upstreams.split(), own)

@@ -17,6 +17,7 @@ import pytest
 from burnish.parts.connect.base import Place
 from burnish.parts.connect.open_webui import exported
 from tests.page.site import site_running
+from tests.support.inprocess import ratings
 from tests.support.program import NOBODY, call
 
 PLACE = Place("http://127.0.0.1:8787")
@@ -28,13 +29,14 @@ class OpenWebUI:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.feedback: dict[str, Any] = {}
         user = SimpleNamespace(email="ann@example.org")
-        for name, members in {
+        modules: dict[str, dict[str, Any]] = {
             "open_webui": {},
             "open_webui.models": {},
             "open_webui.config": {"CACHE_DIR": folder},
-            "open_webui.models.feedbacks": {"Feedbacks": self._by(get_feedback_by_id=self.feedback.get)},
-            "open_webui.models.users": {"Users": self._by(get_user_by_id=lambda _: user)},
-        }.items():
+            "open_webui.models.feedbacks": {"Feedbacks": self._by("get_feedback_by_id", self.feedback.get)},
+            "open_webui.models.users": {"Users": self._by("get_user_by_id", lambda _: user)},
+        }
+        for name, members in modules.items():
             module = ModuleType(name)
             vars(module).update(members)
             monkeypatch.setitem(sys.modules, name, module)
@@ -43,14 +45,11 @@ class OpenWebUI:
         self.events = _executed(ratings)["Event"]()
 
     @staticmethod
-    def _by(**methods: Any) -> SimpleNamespace:
-        def awaited(method: Any) -> Any:
-            async def get(key: str) -> Any:
-                return method(key)
+    def _by(name: str, method: Any) -> SimpleNamespace:
+        async def get(key: str) -> Any:
+            return method(key)
 
-            return get
-
-        return SimpleNamespace(**{name: awaited(each) for name, each in methods.items()})
+        return SimpleNamespace(**{name: get})
 
     async def rate(self, message: str, **data: Any) -> None:
         found = SimpleNamespace(id="f1", user_id="u1", data=data, meta={"message_id": message})
@@ -68,17 +67,11 @@ def _executed(content: str) -> dict[str, Any]:
 
 
 async def given(client: httpx.AsyncClient) -> list[tuple[Any, ...]]:
-    listed = (await client.get("/v1/feedback")).json()["data"]
-    return [
-        (each["rater"], each["reward"], each["comment"], each["tags"])
-        for each in listed
-        if not each["undone_at"]
-    ]
+    left = [each for each in await ratings(client) if not each["undone_at"]]
+    return [(each["rater"], each["reward"], each["comment"], each["tags"]) for each in left]
 
 
-async def test_a_thumb_its_changes_and_its_end_reach_burnish(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_thumb_and_its_changes_reach_burnish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     webui = OpenWebUI(tmp_path, monkeypatch)
     async with site_running(tmp_path / "burnish") as site:
         await site.ask("What is rust?", user="ann@example.org")
@@ -93,12 +86,10 @@ async def test_a_thumb_its_changes_and_its_end_reach_burnish(
         await webui.tell("chat.finished")
         assert await given(site.client) == [("ann@example.org", -1.0, None, [])]
 
-        await webui.rate(
-            "m1", rating=-1, reason="too_verbose", comment="Be brief", details={"rating": 3}, tags=["Science"]
-        )
-        assert await given(site.client) == [
-            ("ann@example.org", -1.0, "too verbose: Be brief", ["3 of 10", "Science"])
-        ]
+        why = {"reason": "too_verbose", "comment": "Be brief", "details": {"rating": 3}, "tags": ["Science"]}
+        await webui.rate("m1", rating=-1, **why)
+        words = "too verbose: Be brief", ["3 of 10", "Science"]
+        assert await given(site.client) == [("ann@example.org", -1.0, *words)]
         await webui.rate("m1", rating=1, reason=None, comment=None)
         assert await given(site.client) == [("ann@example.org", 1.0, None, [])]
         webui.feedback.clear()
@@ -174,12 +165,7 @@ def test_connected_by_its_api_and_back(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), here) as server:
         threading.Thread(target=server.serve_forever).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        env = {
-            "HOME": str(tmp_path),
-            "BURNISH_DATA_DIR": str(tmp_path / "data"),
-            "OPEN_WEBUI_URL": url,
-            "OPEN_WEBUI_API_KEY": "sk-admin",
-        }
+        env = {"HOME": str(tmp_path), "OPEN_WEBUI_URL": url, "OPEN_WEBUI_API_KEY": "sk-admin"}
         for _ in range(2):  # the second one changes nothing
             done = call("connect", "open-webui", url=NOBODY, env=env)
             assert done.returncode == 0, done.stderr
@@ -197,7 +183,7 @@ def test_connected_by_its_api_and_back(tmp_path: Path) -> None:
 
 def test_without_a_key_there_is_a_file_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPEN_WEBUI_API_KEY", raising=False)
-    env = {"HOME": str(tmp_path), "BURNISH_DATA_DIR": str(tmp_path / "data")}
+    env = {"HOME": str(tmp_path)}
     done = call("connect", "open-webui", url=NOBODY, env=env)
     file = tmp_path / "burnish-open-webui.json"
     assert f"Functions → Import: {file}" in done.stdout

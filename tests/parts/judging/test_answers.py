@@ -30,19 +30,8 @@ CLEAR = {
     "They are equal": "equal",
     "Let me see. The second one is friendlier.\n\nAnswer: B": "B",
 }
-UNCLEAR = [
-    "",
-    "A better reply would be shorter.",
-    "A, B",
-    "A or B",
-    "A/B",
-    "Bees make honey.",
-    "Reply A is better. Reply B is better, too.",
-    "Tea is a drink made of leaves.",
-    "1",
-    "C",
-    "AB",
-]
+UNCLEAR = ["", "A, B", "A or B", "A/B", "1", "C", "AB", "Bees make honey.", "Tea is a drink made of leaves."]
+UNCLEAR += ["A better reply would be shorter.", "Reply A is better. Reply B is better, too."]
 
 
 @pytest.mark.parametrize(("text", "picked"), CLEAR.items())
@@ -75,26 +64,21 @@ def test_only_what_is_preferred_in_both_orders_is_preferred() -> None:
     assert preferred("A", "B") == "reply"
     assert preferred("B", "A") == "revision"
     for picks in (("A", "A"), ("B", "B"), ("A", "equal"), ("equal", "A"), ("equal", "equal")):
-        assert preferred(*picks) == "tie"  # type: ignore[arg-type]
+        assert preferred(*picks) == "tie"
 
 
-@pytest.mark.parametrize(
-    ("text", "reply"),
-    [
-        ("Tea is a drink.", "Tea is a drink."),
-        ("Here is a better reply:\n\nTea is a drink.", "Tea is a drink."),
-        ("Sure! Here's the revised version:\nTea is a drink.", "Tea is a drink."),
-        ("Revised reply: Tea is a drink.", "Tea is a drink."),
-        ("**Better reply:** Tea is a drink.", "Tea is a drink."),
-        ("<reply>\nTea is a drink.\n</reply>", "Tea is a drink."),
-        ("<reply 0a1b2c3d>\nTea is a drink.\n</reply 0a1b2c3d>", "Tea is a drink."),
-        ('"Tea is a drink."', "Tea is a drink."),
-        ('"Tea" means "chai"', '"Tea" means "chai"'),
-        ("Here is the thing: tea is a drink.", "Here is the thing: tea is a drink."),
-    ],
-)
-def test_a_revision_is_without_what_was_said_around_it(text: str, reply: str) -> None:
-    assert revision(text) == reply
+AROUND = ["{}", "Here is a better reply:\n\n{}", "Sure! Here's the revised version:\n{}", "Revised reply: {}"]
+AROUND += ["**Better reply:** {}", "<reply>\n{}\n</reply>", "<reply 0a1b2c3d>\n{}\n</reply 0a1b2c3d>", '"{}"']
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_revision_is_without_what_was_said_around_it(around: str) -> None:
+    assert revision(around.format("Tea is a drink.")) == "Tea is a drink."
+
+
+@pytest.mark.parametrize("text", ['"Tea" means "chai"', "Here is the thing: tea is a drink."])
+def test_a_revision_keeps_what_only_looks_like_an_introduction(text: str) -> None:
+    assert revision(text) == text
 
 
 REFUSALS = [
@@ -105,21 +89,10 @@ REFUSALS = [
     "We won't evaluate it",
 ]
 CRITICISM = ["I can see that it is long.", "Sorry is missing: it isn't polite.", "The reply can't be right."]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_refusal"), [*((text, True) for text in REFUSALS), *((text, False) for text in CRITICISM)]
-)
-def test_a_refusal_is_told_from_criticism(text: str, is_refusal: bool) -> None:
-    assert refuses(text) is is_refusal
-
-
 NOTHING = ["NOTHING", "**Nothing.**", "Nothing goes against a principle.", "None", "No violations."]
 SOMETHING = ["It says nothing of tea.", "Nonetheless it is long.", "Not short.", "No source is named."]
 
 
-@pytest.mark.parametrize(
-    ("text", "is_nothing"), [*((text, True) for text in NOTHING), *((text, False) for text in SOMETHING)]
-)
-def test_a_judge_may_find_nothing(text: str, is_nothing: bool) -> None:
-    assert finds_nothing(text) is is_nothing
+def test_a_refusal_is_told_from_criticism_and_nothing_from_something() -> None:
+    assert [text for text in (*REFUSALS, *CRITICISM) if refuses(text)] == REFUSALS
+    assert [text for text in (*NOTHING, *SOMETHING) if finds_nothing(text)] == NOTHING

@@ -41,9 +41,8 @@ def test_the_longer_one_is_counted_whichever_it_is() -> None:
 
 
 def test_only_picks_of_one_place_in_both_orders_show_a_favoured_place() -> None:
-    found = reported(
-        judged("A", "A"), judged("A", "A"), judged("B", "B"), judged("A", "B"), judged("equal", "A")
-    )
+    first = judged("A", "A")
+    found = reported(first, first, judged("B", "B"), judged("A", "B"), judged("equal", "A"))
     assert counts(found.first_picked) == (2, 3)
     assert counts(found.ties) == (4, 5)
     assert found.warnings() == [TIES]
@@ -63,7 +62,7 @@ def test_habits_that_chance_does_not_explain_are_said() -> None:
 )
 def test_the_interval_is_wilsons(count: int, of: int, lower: float, upper: float) -> None:
     found = share(count, of)
-    assert (found.lower, found.upper) == (pytest.approx(lower, abs=1e-4), pytest.approx(upper, abs=1e-4))
+    assert [found.lower, found.upper] == pytest.approx([lower, upper], abs=1e-4)
 
 
 def test_no_comparison_says_nothing() -> None:
