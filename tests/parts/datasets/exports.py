@@ -34,33 +34,20 @@ def chat_of_open_webui(rating: Any = None) -> Object:
     """A chat with two answers to the second question."""
 
     def said(name: str, parent: str | None, role: str, content: str, **more: Any) -> Object:
-        return {
-            "id": name,
-            "parentId": parent,
-            "role": role,
-            "content": content,
-            "timestamp": 1777630000,
-        } | more
+        place = {"id": name, "parentId": parent, "timestamp": 1777630000}
+        return place | {"role": role, "content": content} | more
 
-    annotation = (
-        {"annotation": {"rating": rating, "reason": "too_verbose", "comment": "Shorter."}} if rating else {}
-    )
+    annotation = {"annotation": {"rating": rating, "reason": "too_verbose", "comment": "Shorter."}}
     messages = [
         said("m1", None, "user", "Hello"),
         said("m2", "m1", "assistant", "Hi!", model="a"),
         said("m3", "m2", "user", "What is tea?"),
-        said("m4", "m3", "assistant", "A long story about tea.", model="a", **annotation),
+        said("m4", "m3", "assistant", "A long story about tea.", model="a", **annotation if rating else {}),
         said("m5", "m3", "assistant", "A drink.", model="b"),
     ]
-    return {
-        "id": "c1",
-        "user_id": "u1",
-        "title": "Tea",
-        "chat": {
-            "params": {"system": "Be brief."},
-            "history": {"messages": {each["id"]: each for each in messages}, "currentId": "m4"},
-        },
-    }
+    history = {"messages": {each["id"]: each for each in messages}, "currentId": "m4"}
+    chat = {"params": {"system": "Be brief."}, "history": history}
+    return {"id": "c1", "user_id": "u1", "title": "Tea", "chat": chat}
 
 
 def feedback_of_open_webui(rating: Any, siblings: list[str] | None = None) -> Object:

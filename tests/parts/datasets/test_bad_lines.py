@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -59,9 +58,8 @@ async def test_a_tenth_of_the_lines_is_broken(tmp_path: Path) -> None:
     file = tmp_path / "kto.jsonl"
     good = [rated(number) for number in range(198)]
     bad = [BROKEN[number % len(BROKEN)] for number in range(22)]
-    file.write_text(
-        "\n".join(line for ten in range(22) for line in (*good[ten * 9 : ten * 9 + 9], bad[ten])) + "\n"
-    )
+    mixed = [line for ten in range(22) for line in (*good[ten * 9 : ten * 9 + 9], bad[ten])]
+    file.write_text("\n".join(mixed) + "\n")
     async with behind(tmp_path, reply(completed())) as (http, _):
         url = address(http)
         tried = await asyncio.to_thread(call, "data", "import", str(file), "--dry-run", url=url)
@@ -76,24 +74,19 @@ async def test_a_tenth_of_the_lines_is_broken(tmp_path: Path) -> None:
     assert "training can use 198 of 198" in done.stdout
     skipped = [each for each in done.stderr.splitlines() if each.startswith("skipped")]
     assert skipped[0].startswith("skipped line 10: it isn't JSON")
-    assert skipped[1:3] == [
-        "skipped line 20: it isn't a JSON object",
-        "skipped line 30: label must be true or false",
-    ]
+    assert skipped[1] == "skipped line 20: it isn't a JSON object"
+    assert skipped[2] == "skipped line 30: label must be true or false"
     assert (len(skipped), skipped[-1]) == (21, "skipped 2 more lines")
-    assert (again["new"], again["known"], len(again["skipped"])) == (
-        {},
-        {"completion": 198, "feedback": 198},
-        22,
-    )
+    assert (again["new"], again["known"]) == ({}, {"completion": 198, "feedback": 198})
+    assert len(again["skipped"]) == 22
     assert len(given) == len(rows) == 198
 
 
 async def test_a_line_of_ours_that_was_changed_is_refused_alone(tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     async with behind(tmp_path / "one", reply(completed())) as (http, _):
-        whole = await _exported(http, tmp_path)
-    completion, feedback = whole
+        await imported(http, lines(tmp_path / "seed.jsonl", json.loads(rated(1))))
+        completion, feedback = (await http.get("/burnish/records")).json()["data"]
     changes: list[tuple[dict[str, Any], str]] = [
         (completion | {"id": "cmpl_7ZZZZZZZZZ0000000000000000"}, "lies in the future"),
         (completion | {"id": "cmpl_1"}, "id must be cmpl_"),
@@ -116,12 +109,6 @@ async def test_a_line_of_ours_that_was_changed_is_refused_alone(tmp_path: Path) 
         assert why in reasons[f"line {number}"], (number, reasons[f"line {number}"])
 
 
-async def _exported(http: httpx.AsyncClient, tmp_path: Path) -> list[dict[str, Any]]:
-    """Return an answer and its rating, as burnish writes them."""
-    await imported(http, lines(tmp_path / "seed.jsonl", json.loads(rated(1))))
-    return list((await http.get("/burnish/records")).json()["data"])
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -139,12 +126,11 @@ def test_a_file_that_is_something_else(tmp_path: Path, content: str, expected: s
     assert expected in str(refused.value)
 
 
-SEEDS = [
-    *({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},),
-    *({"prompt": "a", "chosen": "b", "rejected": "c"}, {"prompt": "a", "completion": "b", "label": True}),
-    *langfuse(),
-    *langsmith(),
-    chat_of_open_webui(1),
+SEEDS: list[dict[str, Any]] = [
+    {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+    {"prompt": "a", "chosen": "b", "rejected": "c"},
+    {"prompt": "a", "completion": "b", "label": True},
+    *(*langfuse(), *langsmith(), chat_of_open_webui(1)),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -169,7 +155,7 @@ def test_any_object_is_read_left_out_or_named(
         assert "metric" in str(error)
         return
     places = {f"line {number}" for number in range(1, len(rows) + 1)} | {"the file"}
-    assert {each.place for each in (*found.problems, *found.lines)} <= places
+    assert {each.place for each in found.problems} | {each.place for each in found.lines} <= places
     for line in found.lines:
         try:
             read_record(line.content)

@@ -16,13 +16,11 @@ from tests.proxy.log.exchanges import capture, rate, user
 RULES = Rules({}, "auto", scrub=True)
 
 
-async def imported(log: Log, path: Path, *, trial: bool = False) -> list[str]:
+async def imported(log: Log, path: Path, *, trial: bool = False) -> None:
     found = read_files([path], None, {})
-    outcomes = await log.add_records(
-        [read_record(each.content) for each in found.lines], usability_by(RULES), trial=trial
-    )
+    records = [read_record(each.content) for each in found.lines]
+    outcomes = await log.add_records(records, usability_by(RULES), trial=trial)
     assert [each.refused for each in outcomes] == [None] * len(outcomes)
-    return [each.place for each in found.lines]
 
 
 async def test_it_is_ready_for_training_and_off_policy(log: Log, tmp_path: Path) -> None:
@@ -41,11 +39,12 @@ async def test_it_is_ready_for_training_and_off_policy(log: Log, tmp_path: Path)
     assert (counts.ready.new, counts.ready.pairs) == (2, 1)  # newer than the last run, whenever it was given
     chosen = export.chosen(await log.ratings(), (), export.Policies("sha256:ours"), learnable=False)
     made = await log.rated([each.rating for each in chosen], list)
-    told = {
-        rated.completion.prompt: (each.behaviour_version, rated.reward, len(rated.worse))
-        for each, rated in zip(chosen, made, strict=True)
+    versions = {
+        rated.completion.prompt: each.behaviour_version for each, rated in zip(chosen, made, strict=True)
     }
-    assert told == {"Coffee?": (0, 1.0, 0), "What is tea?": (None, 1.0, 0), "Tea?": (None, 0.0, 1)}
+    assert versions == {"Coffee?": 0, "What is tea?": None, "Tea?": None}
+    lessons = {each.completion.prompt: (each.reward, len(each.worse)) for each in made}
+    assert lessons == {"Coffee?": (1.0, 0), "What is tea?": (1.0, 0), "Tea?": (0.0, 1)}
 
 
 async def test_an_import_is_never_somebodys_last_answer(log: Log, tmp_path: Path) -> None:

@@ -45,12 +45,8 @@ def engine(*, tells: bool = True, anew: bool = False) -> Script:
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         if request.target == "/v1/models":
-            card = {
-                "id": "mock",
-                "object": "model",
-                "owned_by": "vllm" if tells else "somebody",
-                "root": "mock",
-            }
+            card = {"id": "mock", "object": "model", "root": "mock"}
+            card["owned_by"] = "vllm" if tells else "somebody"
             return await reply(orjson.dumps({"object": "list", "data": [card]}))(request, writer)
         if request.target != CHAT:
             return await reply(b"{}", status="404 Not Found")(request, writer)
@@ -76,9 +72,8 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 async def ask(http: httpx.AsyncClient, rollout: Json, messages: list[Json]) -> list[Json]:
     body = {"model": "mock", "messages": messages, "tools": [TOOL]}
-    answer = await http.post(
-        f"{rollout['base_url']}/chat/completions", json=body, headers={"user-agent": "agent/1"}
-    )
+    headers = {"user-agent": "agent/1"}
+    answer = await http.post(f"{rollout['base_url']}/chat/completions", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     return [*messages, answer.json()["choices"][0]["message"]]
 
@@ -167,17 +162,12 @@ async def test_an_episode_for_verifiers(http: httpx.AsyncClient) -> None:
     assert [(each["parent"], each["message"]["role"], each.get("sampled", False)) for each in nodes] == [
         (None, "user", False), (0, "assistant", True), (1, "tool", False), (2, "assistant", True),
     ]  # fmt: skip
-    assert [number for each in nodes for number in each.get("token_ids", ())] == [
-        *FIRST,
-        *CALLED,
-        *TOLD,
-        *ANSWERED,
-    ]
+    ids = [number for each in nodes for number in each.get("token_ids", ())]
+    assert ids == [*FIRST, *CALLED, *TOLD, *ANSWERED]
     for each in nodes:
         assert sum(each.get("mask", ())) == len(each.get("logprobs", ()))
-    assert nodes[1]["message"]["tool_calls"] == [
-        {"id": "c1", "type": "function", "name": "look", "arguments": CALL["function"]["arguments"]}
-    ]
+    call = {"id": "c1", "type": "function", **CALL["function"]}
+    assert nodes[1]["message"]["tool_calls"] == [call]
     assert [each["node"] for each in trace["calls"]] == [1, 3]
     assert trace["rewards"] == {"environment": {"score": 1.5, "weight": 1.0}}
 
@@ -186,9 +176,8 @@ async def test_a_trajectory_of_harbor(http: httpx.AsyncClient) -> None:
     rollout = await played(http)
     (line,), words = await lines_of(http, "atif")
     assert words == ["wrote 1 lines: 1 trajectories"]
-    assert (line["session_id"], line["trajectory_id"], line["schema_version"]) == (rollout["id"],) * 2 + (
-        "ATIF-v1.7",
-    )
+    assert line["session_id"] == line["trajectory_id"] == rollout["id"]
+    assert line["schema_version"] == "ATIF-v1.7"
     assert line["agent"]["model_name"] == "mock"
     assert [(each["step_id"], each["source"], each["message"]) for each in line["steps"]] == [
         (1, "user", "How warm?"), (2, "agent", ""), (3, "agent", "20 degrees."),
@@ -213,11 +202,8 @@ async def test_what_is_left_out_is_said(http: httpx.AsyncClient) -> None:
     await http.post(f"/v1/rollouts/{empty['id']}/end", json={})
     lines, words = await lines_of(http, "trl-rollouts", "--task", "tea")
     assert (len(lines), words[0]) == (1, "wrote 1 lines: 1 sequences")
-    assert {*words[1:]} == {
-        "left out 1: it has not ended",
-        "left out 1: it is held out to judge versions by",
-        "left out 1: it has no reward",
-    }
+    reasons = ("has not ended", "is held out to judge versions by", "has no reward")
+    assert {*words[1:]} == {f"left out 1: it {reason}" for reason in reasons}
     lines, words = await lines_of(http, "atif")
     assert len(lines) == 3
     assert "left out 1: the agent asked nothing" in words
@@ -245,9 +231,8 @@ def tiny_policy(path: Path) -> Path:
 
     known = {f"<{number}>": number for number in range(256)}
     words = Tokenizer(WordLevel(known, unk_token="<0>"))
-    PreTrainedTokenizerFast(tokenizer_object=words, eos_token=f"<{END}>", pad_token="<0>").save_pretrained(
-        path
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token=f"<{END}>", pad_token="<0>")
+    tokenizer.save_pretrained(path)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     LlamaForCausalLM(LlamaConfig(vocab_size=len(known), **sizes)).save_pretrained(path)
     return path

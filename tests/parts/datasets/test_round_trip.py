@@ -17,7 +17,7 @@ from tests.support.program import call, said
 from tests.support.upstream import completion, reply
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
-CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "tea"}'}}
+CALL = chat_wire.called("look", {"at": "tea"}, "c1")
 
 
 async def used(http: httpx.AsyncClient) -> list[str]:
@@ -72,8 +72,8 @@ async def imported(http: httpx.AsyncClient, file: Path, *more: str) -> dict[str,
     return dict(await asyncio.to_thread(said, "data", "import", str(file), *more, url=address(http)))
 
 
-TWO = chat_wire.whole({"content": "Leaves."}, "stop")
-TWO = orjson.dumps(TWO | {"choices": [*TWO["choices"], TWO["choices"][0] | {"index": 1}]})
+LEAVES = chat_wire.whole({"content": "Leaves."})
+TWO = orjson.dumps(LEAVES | {"choices": [LEAVES["choices"][0] | {"index": index} for index in range(2)]})
 """An answer with two choices."""
 
 

@@ -16,7 +16,7 @@ from tests.support.program import call
 from tests.support.upstream import completion, reply
 
 ASKED = [{"role": "user", "content": "What is tea?"}]
-WEATHER = [
+WEATHER: list[dict[str, Any]] = [
     {"role": "user", "content": "Look."},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "c1", "content": "leaves"},
@@ -73,11 +73,8 @@ async def test_each_format_and_what_it_leaves_out(tmp_path: Path) -> None:
     lines, words = made["sft"]
     assert lines == [{"messages": [*ASKED, SHORT]}, {"messages": [*WEATHER, leaves], **tools}]
     assert words[0] == "wrote 2 lines: 1 corrections, 1 good answers"
-    assert {*words[1:]} == {
-        cut,
-        "left out 1: rated bad and not corrected",
-        "left out 2: neither rated good nor corrected",
-    }
+    bad, unrated = "left out 1: rated bad and not corrected", "left out 2: neither rated good nor corrected"
+    assert {*words[1:]} == {cut, bad, unrated}
     lines, words = made["dpo"]
     assert lines == [
         {"prompt": ASKED, "chosen": [SHORT], "rejected": [LONG]},
@@ -94,9 +91,8 @@ async def test_each_format_and_what_it_leaves_out(tmp_path: Path) -> None:
         {"prompt": WEATHER, "completion": [SHORT], "label": False, **tools},
     ]
     assert homeless.returncode == 2
-    assert sorted(each.name for each in folder.iterdir()) == [
-        "preference.jsonl", "prompt_completion.jsonl", "unpaired_preference.jsonl",
-    ]  # fmt: skip
+    kinds = ("preference", "prompt_completion", "unpaired_preference")
+    assert {each.name for each in folder.iterdir()} == {f"{kind}.jsonl" for kind in kinds}
     written = (folder / "prompt_completion.jsonl").read_text().splitlines()
     first, second = map(json.loads, written)
     assert first == {"prompt": ASKED, "completion": [SHORT]}
@@ -106,12 +102,11 @@ async def test_each_format_and_what_it_leaves_out(tmp_path: Path) -> None:
 
 async def test_an_answer_with_a_key_in_it_is_not_written(log: Log) -> None:
     """Unless log.scrub is off; what can't be learnt from here is no dataset for others either."""
-    rules = Rules({}, "auto", scrub=True)
     name = capture(log, [user("My key is sk-proj-" + "a1B2" * 12)], "Thanks.")
     await log.completion(name)
     await rate(log, name)
     for scrub, fault in ((True, "credential"), (False, None)):
-        (found,), after = await log.rated_answers("", 10, Rules({}, rules.objective, scrub=scrub))
+        (found,), after = await log.rated_answers("", 10, Rules({}, "auto", scrub=scrub))
         assert (found.rated.fault, after) == (fault, None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.support.upstream import completion, reply, upstream
 COUNT, TURNS = 100, 3
 KILLED_AFTER = 120
 """Answers of some 300."""
-AT_ONCE = httpx.Limits(max_connections=COUNT)
 
 
 @dataclass
@@ -33,11 +31,15 @@ class Agent:
         while len(self.answered) < TURNS and not (killing and killing.is_set()):
             told = [{"role": "assistant", "content": "hit"}, {"role": "user", "content": "a nine"}]
             messages = [{"role": "user", "content": "hit or stick?"}, *told * len(self.answered)]
-            answer = await http.post(
-                f"/r/{self.id}/v1/chat/completions", json={"model": "default", "messages": messages}
-            )
+            body = {"model": "default", "messages": messages}
+            answer = await http.post(f"/r/{self.id}/v1/chat/completions", json=body)
             assert answer.status_code == 200, answer.text
             self.answered.append(answer.headers["x-burnish-completion-id"])
+
+
+def client_of(url: str) -> httpx.AsyncClient:
+    at_once = httpx.Limits(max_connections=COUNT)
+    return httpx.AsyncClient(base_url=url, limits=at_once, trust_env=False, timeout=within(60))
 
 
 async def begin(http: httpx.AsyncClient) -> Agent:
@@ -49,7 +51,7 @@ async def begin(http: httpx.AsyncClient) -> Agent:
 async def until_killed(url: str, burnish: Burnish) -> tuple[list[Agent], dict[str, list[str]]]:
     """Play until enough was answered, and kill burnish; returns the agents, and what it had told of each before."""
     killing = asyncio.Event()
-    async with httpx.AsyncClient(base_url=url, limits=AT_ONCE, trust_env=False, timeout=within(60)) as http:
+    async with client_of(url) as http:
         agents = await asyncio.gather(*(begin(http) for _ in range(COUNT)))
 
         async def play(agent: Agent) -> None:
@@ -74,17 +76,15 @@ async def rewarded(http: httpx.AsyncClient, agent: Agent) -> dict[str, Any]:
 
 
 async def test_nothing_is_mixed_up_or_lost(tmp_path: Path) -> None:
-    given: Sequence[str] = ("--model", "mock", "--no-train")
     async with upstream(reply(completion("hit"))) as engine:
-        flags, env = (*given, "--upstream", engine.url), {"BURNISH_ENGINE": "none"}
+        flags = ("--model", "mock", "--no-train", "--upstream", engine.url)
+        env = {"BURNISH_ENGINE": "none"}
         with running(tmp_path / "data", *flags, env=env) as up:
             agents, told = await until_killed(up.url, up)
         assert sum(map(len, told.values())) >= KILLED_AFTER
         before = {agent.id: list(agent.answered) for agent in agents}
         with running(tmp_path / "data", *flags, env=env) as up:
-            async with httpx.AsyncClient(
-                base_url=up.url, limits=AT_ONCE, trust_env=False, timeout=within(60)
-            ) as http:
+            async with client_of(up.url) as http:
                 await asyncio.gather(*(agent.play(http, None) for agent in agents))
                 ended = await asyncio.gather(*(rewarded(http, agent) for agent in agents))
     everything = [name for each in ended for name in each["completions"]]

@@ -71,20 +71,17 @@ async def test_rewards_add_up_and_a_retry_counts_once(http: httpx.AsyncClient) -
     rollout = await begin(http, seed=7, group="g", tags={"model": "small"})
     await ask(http, rollout)
     await ask(http, rollout)
-    assert (await send(http, rollout, "reward", value=0.5, step=1, reason="drew a card")).json()[
-        "reward"
-    ] == 0.5
-    again = await send(http, rollout, "reward", value=0.5, step=1, reason="drew a card")
+    card = {"value": 0.5, "step": 1, "reason": "drew a card"}
+    assert (await send(http, rollout, "reward", **card)).json()["reward"] == 0.5
+    again = await send(http, rollout, "reward", **card)
     assert (again.json()["reward"], again.json()["repeated"]) == (0.5, True)
     other = await send(http, rollout, "reward", value=0.7, step=1)
     assert (other.status_code, other.json()["error"]["code"]) == (409, "rewarded")
     await send(http, rollout, "reward", value=-1)
     ended = (await send(http, rollout, "end")).json()
     assert (ended["status"], ended["reward"]) == ("ended", -0.5)
-    assert [(each["value"], each["step"], each["reason"]) for each in ended["rewards"]] == [
-        (0.5, 1, "drew a card"),
-        (-1.0, None, None),
-    ]
+    given = [(each["value"], each["step"], each["reason"]) for each in ended["rewards"]]
+    assert given == [(0.5, 1, "drew a card"), (-1.0, None, None)]
     assert (await send(http, rollout, "end")).json()["ended_at"] == ended["ended_at"]
 
 
@@ -197,9 +194,8 @@ async def test_an_agent_cannot_reward_itself_with_what_it_carries(tmp_path: Path
             made_up = {"authorization": "Bearer burnish-rollout-ro_" + "0" * 26 + "-" + "0" * 32}
             assert (await agent.get("/v1/models", headers=made_up)).status_code == 401
             none = {"authorization": ""}
-            assert (
-                await agent.post(f"/r/{rollout['id']}/v1/chat/completions", json=ASKED, headers=none)
-            ).status_code == 401
+            path = f"/r/{rollout['id']}/v1/chat/completions"
+            assert (await agent.post(path, json=ASKED, headers=none)).status_code == 401
         assert (await shown(http, rollout))["reward"] is None
 
 
@@ -224,23 +220,18 @@ async def test_a_rollout_keeps_the_version_on_which_it_began(tmp_path: Path, wei
             assert (await ask(http, each)).status_code == 200
         assert [each["adapter_version"] for each in await logged(http)] == [first, 0, second]
         unknown = await http.post("/v1/rollouts", json={"version": 99})
-        assert (unknown.status_code, "burnish has the base model, v1, v2" in unknown.text) == (422, True), (
-            unknown.text
-        )
+        assert (unknown.status_code, "burnish has the base model, v1, v2" in unknown.text) == (422, True)
 
 
-async def test_a_version_that_was_loaded_for_rollouts_is_unloaded_after_the_last(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_a_version_loaded_for_rollouts_is_unloaded_after_them(tmp_path: Path, weights: Path) -> None:
     async with rated(tmp_path, weights) as burnish:
         http = burnish.http
 
         async def is_loaded() -> bool:
             return 1 in (await http.get("/burnish/status")).json()["live"]["resident"]
 
-        register(
-            Registry(burnish.data / "adapters"), write_peft(tmp_path / "one", random_lora(1)), burnish.digest
-        )
+        adapter = write_peft(tmp_path / "one", random_lora(1))
+        register(Registry(burnish.data / "adapters"), adapter, burnish.digest)
         one, two = await begin(http, version=1), await begin(http, version=1)
         await send(http, one, "end")
         assert await is_loaded()
