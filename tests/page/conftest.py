@@ -16,12 +16,14 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
+from tests.page.learnt import Learnt, learnt_running
 from tests.page.site import Site, site_running
+from tests.support.fixtures import weights
 from tests.support.limits import patient
 from tests.support.patience import patience, within
 from tests.support.tiny_gguf import random_llama
 
-__all__ = ["patient"]
+__all__ = ["patient", "weights"]
 
 ROOT = Path(__file__).parents[2]
 WAIT_MS = 1000 * within(30)
@@ -68,6 +70,12 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A burnish that all tests share: give each question and each user a name of its own."""
     async with site_running(tmp_path_factory.mktemp("site")) as site:
         yield site
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def learnt(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> AsyncIterator[Learnt]:
+    async with learnt_running(tmp_path_factory.mktemp("learnt"), tiny_model) as learnt:
+        yield learnt
 
 
 @dataclass

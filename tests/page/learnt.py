@@ -51,13 +51,14 @@ class Learnt:
 
     async def live(self) -> int:
         """Return the version that answers, as the log has it of a new answer."""
-        made = await self.client.post(
-            "/v1/chat/completions",
-            json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
-            timeout=within(120),
-        )
-        name = made.headers["x-burnish-completion-id"]
+        name = (await self.ask()).headers["x-burnish-completion-id"]
         return int((await self.get(f"/burnish/completions/{name}"))["adapter_version"])
+
+    async def ask(self, **headers: str) -> httpx.Response:
+        asked = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        return await self.client.post(
+            "/v1/chat/completions", json=asked, headers=headers, timeout=within(120)
+        )
 
 
 @asynccontextmanager
@@ -118,29 +119,16 @@ def _judged(registry: Registry, version: int, verdict: Verdict, **details: Any) 
 
 
 def _step(number: int) -> dict[str, Any]:
-    return {
-        "step": number,
-        "loss": 1 / number,
-        "kl_per_token": number / 100,
-        "good_shift": number / 50,
-        "bad_shift": 0,
-    }
+    shifts = {"kl_per_token": number / 100, "good_shift": number / 50, "bad_shift": 0}
+    return {"step": number, "loss": 1 / number} | shifts
 
 
 def _answers(job: JobDirectory, before: int, after: int) -> None:
     job.path.mkdir(parents=True)
     messages = ({"role": "user", "content": QUESTION},)
     sides: tuple[tuple[Any, int], ...] = (("candidate", after), ("incumbent", before))
+    asked: dict[str, Any] = {"prompt_id": "p", "messages": messages, "finished": True}
+    said = [(policy, version, f"Said by version {version}.") for policy, version in sides]
     job.write_replies(
-        [
-            PolicyReply(
-                policy=policy,
-                version=version,
-                prompt_id="p",
-                messages=messages,
-                reply=f"Said by version {version}.",
-                finished=True,
-            )
-            for policy, version in sides
-        ]
+        [PolicyReply(policy=policy, version=version, reply=text, **asked) for policy, version, text in said]
     )

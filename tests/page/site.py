@@ -37,11 +37,8 @@ class Site:
             answer = stream(events(answer)) if streamed else reply(completion(answer))
         self.scripts[prompt] = answer
         messages = body.pop("messages", [{"role": "user", "content": prompt}])
-        response = await self.client.post(
-            "/v1/chat/completions",
-            json={"model": "mock", "messages": messages, **body},
-            headers={"x-burnish-user": user},
-        )
+        asked, headers = {"model": "mock", "messages": messages, **body}, {"x-burnish-user": user}
+        response = await self.client.post("/v1/chat/completions", json=asked, headers=headers)
         return response.headers["x-burnish-completion-id"]
 
     async def answer(self, received: Received, writer: asyncio.StreamWriter) -> None:

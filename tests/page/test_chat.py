@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, Page, Route, expect
 
-from tests.page.axe import violations
+from tests.page.axe import SCHEMES, violations
 from tests.page.site import Site, site_here
 from tests.support.inprocess import calling
 from tests.support.inprocess import logged as of_log
@@ -75,11 +75,15 @@ def one_after_another(*texts: str) -> Script:
     return script
 
 
-async def say(page: Page, site: Site, prompt: str, *texts: str) -> None:
-    """Send a message, and wait for as many answers as there are texts."""
-    site.scripts[prompt] = one_after_another(*texts)
+async def send(page: Page, site: Site, prompt: str, script: Script) -> None:
+    site.scripts[prompt] = script
     await message(page).fill(prompt)
     await message(page).press("Enter")
+
+
+async def say(page: Page, site: Site, prompt: str, *texts: str) -> None:
+    """Send a message, and wait for as many answers as there are texts."""
+    await send(page, site, prompt, one_after_another(*texts))
     for text in texts:
         await expect(answers(page).filter(has_text=text).get_by_role("button", name="Copy")).to_be_visible()
 
@@ -120,9 +124,7 @@ async def said(site: Site, prompt: str) -> list[dict[str, Any]]:
 
 async def test_an_answer_streams_and_can_be_stopped(chat: Page, site: Site) -> None:
     prompt, hold = "Tell me of rivers.", asyncio.Event()
-    site.scripts[prompt] = stream(events("Rivers run downhill and", done=False), hold=hold)
-    await message(chat).fill(prompt)
-    await message(chat).press("Enter")
+    await send(chat, site, prompt, stream(events("Rivers run downhill and", done=False), hold=hold))
     await expect(answers(chat)).to_contain_text("Rivers run downhill")
     assert await thumb(chat, "Good").count() == 0, "it hasn't ended"
     await chat.keyboard.press("Escape")
@@ -168,11 +170,8 @@ async def test_an_answer_is_rated_by_keys_and_a_rating_is_taken_back(chat: Page,
 
 
 async def test_a_rating_that_fails_says_so_and_is_tried_again(chat: Page, site: Site) -> None:
-    async def lost(route: Route) -> None:
-        await route.abort()
-
     prompt = "What is a failing rating?"
-    await chat.route("**/v1/feedback", lost)
+    await chat.route("**/v1/feedback", lambda route: route.abort())
     await say(chat, site, prompt, "One that nobody hears.")
     await thumb(chat, "Good").click()
     await expect(chat.get_by_text("The rating wasn't saved: burnish doesn't answer.")).to_be_visible()
@@ -189,16 +188,15 @@ async def test_several_answers_are_compared_in_pairs_by_keys(chat: Page, site: S
     prompt, texts = "A name for a boat?", ("Gull it is.", "Call it Heron.", "Why not Auk?")
     await chat.get_by_label("How many answers").select_option("3")
     await say(chat, site, prompt, *texts)
-    for scheme in ("light", "dark"):
-        await chat.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    for scheme in SCHEMES:
+        await chat.emulate_media(color_scheme=scheme)
         assert await violations(chat) == []
     shown = [await answers(chat).nth(place).locator(".prose").inner_text() for place in range(3)]
     assert sorted(shown) == sorted(texts)
     await chat.keyboard.press("ArrowRight")
     await expect(chat.get_by_text("You found B better than A.")).to_be_visible()
-    await expect(chat.get_by_role("group", name="Which answer is better?")).to_contain_text(
-        re.compile("B.*C", re.S)
-    )
+    judging = chat.get_by_role("group", name="Which answer is better?")
+    await expect(judging).to_contain_text(re.compile("B.*C", re.S))
     await chat.keyboard.press("ArrowLeft")
     await expect(chat.get_by_text("You found B better than C.")).to_be_visible()
     await expect(chat.get_by_text("Which is better?")).not_to_be_visible()
@@ -261,27 +259,20 @@ async def test_two_models_side_by_side_are_blind_until_they_are_judged(chat: Pag
     better, worse = (re.search(r"tiny@\w+", text) for text in shown)
     assert better
     assert worse
-    assert (pair["completion_id"], pair["preferred_over"]) == (
-        made[better[0]]["id"],
-        made[worse[0]]["id"],
-    )
+    assert (pair["completion_id"], pair["preferred_over"]) == (made[better[0]]["id"], made[worse[0]]["id"])
 
 
-async def test_the_base_model_answers_beside_the_live_version(
-    page: Page, tiny_model: Path, tmp_path: Path
-) -> None:
+async def test_the_base_model_answers_beside_version_1(page: Page, tiny_model: Path, tmp_path: Path) -> None:
     adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
     async with calling(tmp_path, model=str(tiny_model), engine="auto", context=512, train=BY_HAND) as http:
         await page.goto(f"{http.base_url}#/chat")
         count = page.get_by_label("How many answers")
-        await expect(count.get_by_role("option")).to_have_count(
-            4
-        )  # live is the base model: nothing to compare
+        # Live is the base model: there is nothing to compare.
+        await expect(count.get_by_role("option")).to_have_count(4)
         assert (await http.post("/burnish/adapters", json={"path": str(adapter)})).status_code == 201
         assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
-        await expect(page.get_by_label("Who answers").locator("option")).to_have_text(
-            ["Live version (version 1)", "Base model", "Version 1"]
-        )
+        models = page.get_by_label("Who answers").locator("option")
+        await expect(models).to_have_text(["Live version (version 1)", "Base model", "Version 1"])
         await count.select_option(label="Beside it: Base model")
         await message(page).fill("Who are you two? " * 24)  # leaves little room for an answer
         await message(page).press("Enter")
@@ -324,9 +315,7 @@ async def test_a_reload_keeps_the_conversation_and_a_new_chat_begins_another(cha
 
 async def test_an_answer_goes_on_while_another_view_is_shown(chat: Page, site: Site) -> None:
     prompt, hold = "Write on without me.", asyncio.Event()
-    site.scripts[prompt] = stream(events("It went on."), hold=hold)
-    await message(chat).fill(prompt)
-    await message(chat).press("Enter")
+    await send(chat, site, prompt, stream(events("It went on."), hold=hold))
     await expect(answers(chat)).to_contain_text("It went")
     await chat.get_by_role("link", name="Health").click()
     hold.set()
@@ -338,16 +327,12 @@ async def test_an_answer_goes_on_while_another_view_is_shown(chat: Page, site: S
 
 
 async def test_text_of_a_model_stays_text(chat: Page, site: Site) -> None:
-    site.scripts["Be hostile."] = one_after_another(HOSTILE)
-    await message(chat).fill("Be hostile.")
-    await message(chat).press("Enter")
+    await send(chat, site, "Be hostile.", one_after_another(HOSTILE))
     answer = answers(chat)
     await expect(answer.get_by_role("button", name="Copy")).to_be_visible()  # it has ended
     await expect(answer.locator("pre")).to_have_text("<script>window.hit = 1</script>")
-    assert await answer.locator("li").all_inner_texts() == [
-        "<img src=x onerror=window.hit=1>",
-        "⟨U+202E⟩gnp.exe",
-    ]
+    items = await answer.locator("li").all_inner_texts()
+    assert items == ["<img src=x onerror=window.hit=1>", "⟨U+202E⟩gnp.exe"]
     await expect(answer.locator("strong")).to_have_text("bold")
     assert await answer.locator("script, img, a").count() == 0
     assert await chat.evaluate("window.hit") is None
@@ -356,9 +341,7 @@ async def test_text_of_a_model_stays_text(chat: Page, site: Site) -> None:
 async def test_what_goes_wrong_is_said(chat: Page, site: Site) -> None:
     prompt = "Fail twice."
     error = orjson.dumps({"error": {"message": "The model is too large for this machine."}})
-    site.scripts[prompt] = reply(error, status="500 Internal Server Error")
-    await message(chat).fill(prompt)
-    await message(chat).press("Enter")
+    await send(chat, site, prompt, reply(error, status="500 Internal Server Error"))
     await expect(chat.get_by_role("alert")).to_contain_text("The model is too large for this machine.")
     hold = asyncio.Event()
     site.scripts[prompt] = stream(events("It began and so", done=False), cut=True, hold=hold)
@@ -406,14 +389,8 @@ async def test_every_key_of_the_sheet_does_what_it_says(chat: Page, site: Site) 
     await expect(first).to_have_class(re.compile("selected"))
     await chat.keyboard.press("j")
     await expect(second).to_have_class(re.compile("selected"))
-    for key, shown in {
-        "g": "good",
-        "b": "bad",
-        "1": "Terrible",
-        "2": "Poor",
-        "3": "Okay",
-        "5": "Excellent",
-    }.items():
+    badges = {"g": "good", "b": "bad", "1": "Terrible", "2": "Poor", "3": "Okay", "5": "Excellent"}
+    for key, shown in badges.items():
         await chat.keyboard.press(key)
         await expect(second.locator(".badge").filter(has_text=shown)).to_be_visible()
     await chat.keyboard.press("k")
@@ -423,7 +400,7 @@ async def test_every_key_of_the_sheet_does_what_it_says(chat: Page, site: Site) 
         await expect(message(chat)).to_be_focused()
         await expect(message(chat)).to_have_value("")
         await chat.keyboard.press("Escape")
-    await chat.keyboard.press("c")
+        await chat.keyboard.press("c")
     comment = chat.get_by_role("dialog", name="What should be different?")
     await expect(comment).to_be_visible()
     await chat.keyboard.press("Escape")

@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Route, expect
 
 from tests.learner.test_plan import Rated, rated
-from tests.page.axe import violations
+from tests.page.axe import SCHEMES, violations
 from tests.page.site import Site
 from tests.parts.test_duels import LONG, SHORT, asked, keep, sampled
 
@@ -30,6 +30,12 @@ class Arena:
         # The latest is shown first.
         pairs = [pair for question in reversed(questions) for pair in sampled(origin, question, **texts)]
         keep(self.burnish, *pairs)
+
+    async def offer(self, page: Page, *questions: str, **texts: str) -> None:
+        """Offer these pairs, and open the view."""
+        await self.pairs(*questions, **texts)
+        await page.goto(f"{self.url}/#/duel")
+        await expect(side(page, "left")).to_be_visible()
 
     async def last_judgement(self) -> dict[str, Any]:
         return dict((await self.burnish.http.get("/v1/feedback?limit=1")).json()["data"][0])
@@ -49,9 +55,7 @@ async def arena(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Arena
 @pytest_asyncio.fixture(loop_scope="session")
 async def duel(page: Page, arena: Arena) -> Page:
     """The view, with one pair."""
-    await arena.pairs("How long do I boil an egg?")
-    await page.goto(f"{arena.url}/#/duel")
-    await expect(side(page, "left")).to_be_visible()
+    await arena.offer(page, "How long do I boil an egg?")
     return page
 
 
@@ -85,9 +89,8 @@ async def test_an_arrow_judges_and_only_then_the_versions_are_told(duel: Page) -
 async def test_equal_answers_are_revealed_and_teach_nothing(duel: Page) -> None:
     await duel.keyboard.press("=")
     told = duel.get_by_role("main").get_by_role("status")
-    await expect(told).to_contain_text(
-        "Nothing is learnt from it: answers that are equally good teach nothing."
-    )
+    reason = "answers that are equally good teach nothing."
+    await expect(told).to_contain_text(f"Nothing is learnt from it: {reason}")
     await expect(duel.get_by_role("button", name="Take it back")).to_have_count(0)
 
 
@@ -110,9 +113,7 @@ async def test_u_takes_the_judgement_back(duel: Page, arena: Arena) -> None:
 async def test_d_marks_the_words_that_only_one_answer_has(
     page: Page, arena: Arena, new: str, old: str, marks: tuple[list[str], list[str]]
 ) -> None:
-    await arena.pairs("Which colour?", new=new, old=old)
-    await page.goto(f"{arena.url}/#/duel")
-    await expect(side(page, "left")).to_be_visible()
+    await arena.offer(page, "Which colour?", new=new, old=old)
     places = {"left": "right", "right": "left"}
     texts = {each: await side(page, each).inner_text() for each in places}
     first = next(each for each in places if texts[each].endswith(new))
@@ -126,16 +127,13 @@ async def test_d_marks_the_words_that_only_one_answer_has(
 
 async def test_answers_too_long_to_compare_are_not_compared(page: Page, arena: Arena) -> None:
     words = " ".join(map(str, range(4_000)))
-    await arena.pairs("How many?", new=words, old=" ".join(reversed(words.split())))
-    await page.goto(f"{arena.url}/#/duel")
-    await expect(side(page, "left")).to_be_visible()
+    await arena.offer(page, "How many?", new=words, old=" ".join(reversed(words.split())))
     await page.keyboard.press("d")
     await expect(page.get_by_text("The answers are too long to mark their words.")).to_be_visible()
 
 
 async def test_s_skips_a_pair_which_comes_again_at_the_end(page: Page, arena: Arena) -> None:
-    await arena.pairs("First?", "Second?")
-    await page.goto(f"{arena.url}/#/duel")
+    await arena.offer(page, "First?", "Second?")
     prompt = page.get_by_role("region", name="The prompt")
     await expect(prompt).to_contain_text("First?")
     await page.keyboard.press("s")
@@ -194,34 +192,28 @@ async def test_a_judgement_that_fails_says_so_and_is_tried_again(duel: Page) -> 
 
 
 async def test_a_pair_that_was_erased_meanwhile_gives_way_to_the_next(page: Page, arena: Arena) -> None:
-    await arena.pairs("Who am I?", user="gone")
-    await page.goto(f"{arena.url}/#/duel")
-    await expect(side(page, "left")).to_be_visible()
+    await arena.offer(page, "Who am I?", user="gone")
     await arena.burnish.http.delete("/burnish/users/gone")
     await page.keyboard.press("ArrowLeft")
     await expect(page.locator(".toast")).to_contain_text("This pair is gone: what it quotes was erased")
     await expect(page.get_by_role("heading", name="Nothing to judge")).to_be_visible()
 
 
-async def test_of_two_tabs_that_show_a_pair_one_judges_it(
-    duel: Page, context: BrowserContext, arena: Arena
-) -> None:
+async def test_of_two_tabs_one_judges_a_pair(duel: Page, context: BrowserContext, arena: Arena) -> None:
     other = await context.new_page()
     await other.goto(f"{arena.url}/#/duel")
     await expect(side(other, "left")).to_be_visible()
     await duel.keyboard.press("ArrowRight")
     await expect(side(duel, "right")).to_contain_text("You preferred")
     await other.keyboard.press("ArrowLeft")
-    await expect(other.locator(".toast")).to_contain_text(
-        "This pair was judged before (the right one is better)"
-    )
+    judged = "This pair was judged before (the right one is better)"
+    await expect(other.locator(".toast")).to_contain_text(judged)
     await expect(other.get_by_role("heading", name="Nothing to judge")).to_be_visible()
 
 
 async def test_hostile_answers_are_only_text(page: Page, arena: Arena) -> None:
     hostile = "<img src=x onerror=alert(1)> \u202eevil\u202c \x1b[31mred"
-    await arena.pairs("<b>Bold?</b>", new=hostile, old="Fine.")
-    await page.goto(f"{arena.url}/#/duel")
+    await arena.offer(page, "<b>Bold?</b>", new=hostile, old="Fine.")
     await expect(page.get_by_role("main")).to_contain_text("<b>Bold?</b>")
     await page.keyboard.press("d")
     marked = side(page, await place_of(page, "onerror"))
@@ -230,7 +222,7 @@ async def test_hostile_answers_are_only_text(page: Page, arena: Arena) -> None:
     await expect(page.locator("main img")).to_have_count(0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_a_judged_and_marked_pair_has_no_barriers(duel: Page, scheme: Any) -> None:
     await duel.emulate_media(color_scheme=scheme)
     await duel.keyboard.press("d")

@@ -22,9 +22,7 @@ async def test_it_shows_what_burnish_doctor_finds_and_c_checks_again(page: Page,
         await page.keyboard.press("c")
 
 
-async def test_its_figures_are_the_logs_and_it_goes_on_when_burnish_is_back(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_it_shows_figures_and_goes_on_when_burnish_is_back(page: Page, tmp_path: Path) -> None:
     async with site_running(tmp_path) as site:
         for question in ("One?", "Two?"):
             await site.ask(question)

@@ -96,6 +96,5 @@ async def test_a_change_that_fails_says_so_and_can_be_tried_again(page: Page, to
 
 async def test_while_they_are_off_the_page_says_so(page: Page, site: Site) -> None:
     await page.goto(f"{site.url}/#/instructions")
-    await expect(
-        page.get_by_text("Instructions are off, so the model isn't told any of these.")
-    ).to_be_visible()
+    off = page.get_by_text("Instructions are off, so the model isn't told any of these.")
+    await expect(off).to_be_visible()

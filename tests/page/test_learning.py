@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.page.axe import violations
-from tests.page.learnt import Learnt, learnt_running
+from tests.page.learnt import Learnt
 from tests.page.site import Site
-from tests.support.patience import within
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def learnt(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> AsyncIterator[Learnt]:
-    async with learnt_running(tmp_path_factory.mktemp("learnt"), tiny_model) as learnt:
-        yield learnt
-
-
-async def test_the_latest_training_shows_its_curves_its_verdict_and_its_answers(
-    page: Page, learnt: Learnt
-) -> None:
+async def test_the_latest_training_shows_curves_verdict_and_answers(page: Page, learnt: Learnt) -> None:
     await page.goto(f"{learnt.url}/#/learning")
     await expect(page.get_by_text("not put to use")).to_have_count(2)
     for title, range_ in (
@@ -33,9 +19,8 @@ async def test_the_latest_training_shows_its_curves_its_verdict_and_its_answers(
     ):
         chart = page.get_by_role("img", name=f"{title}: {range_}")
         await expect(chart.locator("canvas")).to_be_visible()
-    await expect(page.locator(".verdict")).to_contain_text(
-        "It passed the checks: You would like its replies better"
-    )
+    verdict = "It passed the checks: You would like its replies better"
+    await expect(page.locator(".verdict")).to_contain_text(verdict)
     await expect(page.get_by_role("article").first).to_contain_text("the largest gain")
     jargon = page.get_by_text("KL divergence")
     await expect(jargon).not_to_be_visible()
@@ -54,16 +39,9 @@ async def test_what_is_missing_until_the_next_training_is_counted(page: Page, le
     await expect(page.get_by_text(learner["reason"][1:])).to_be_visible()
 
 
-async def test_rollouts_that_wait_are_named_with_the_command_that_learns_from_them(
-    page: Page, learnt: Learnt
-) -> None:
+async def test_rollouts_that_wait_are_named_with_their_command(page: Page, learnt: Learnt) -> None:
     made = (await learnt.client.post("/v1/rollouts", json={"task": "sort tickets"})).json()
-    answer = await learnt.client.post(
-        "/v1/chat/completions",
-        json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
-        headers={"authorization": f"Bearer {made['api_key']}"},
-        timeout=within(120),
-    )
+    answer = await learnt.ask(authorization=f"Bearer {made['api_key']}")
     rewarded = await learnt.client.post(f"/v1/rollouts/{made['id']}/reward", json={"value": 1})
     ended = await learnt.client.post(f"/v1/rollouts/{made['id']}/end")
     assert answer.is_success and rewarded.is_success and ended.is_success
@@ -72,9 +50,7 @@ async def test_rollouts_that_wait_are_named_with_the_command_that_learns_from_th
     await expect(page.get_by_text(said)).to_be_visible()
 
 
-async def test_an_earlier_training_is_shown_and_says_that_no_curve_is_kept(
-    page: Page, learnt: Learnt
-) -> None:
+async def test_an_earlier_training_says_that_no_curve_is_kept(page: Page, learnt: Learnt) -> None:
     await page.goto(f"{learnt.url}/#/learning/{learnt.run_of_v1}")
     await expect(page.get_by_role("heading", name="An earlier training")).to_be_visible()
     await expect(page.get_by_text("No curves are kept")).to_be_visible()

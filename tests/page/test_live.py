@@ -10,9 +10,9 @@ import orjson
 import pytest
 from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
-from tests.page.axe import violations
+from tests.page.axe import SCHEMES, violations
 from tests.page.site import Site
-from tests.support.chat_wire import whole
+from tests.support.chat_wire import called, whole
 from tests.support.upstream import completion, reply
 
 RATINGS = {
@@ -71,9 +71,7 @@ async def test_each_key_rates_and_the_next_unrated_answer_is_in_front(page: Page
     assert await said_of(site, ids[-1]) == []
 
 
-async def test_what_was_said_last_is_taken_back_and_its_answer_is_in_front_again(
-    page: Page, site: Site
-) -> None:
+async def test_what_was_said_last_is_taken_back(page: Page, site: Site) -> None:
     older, newer = [await site.ask(f"Taken back, {which}?") for which in ("older", "newer")]
     await read(page, site, newer)
     await page.keyboard.press("b")
@@ -116,10 +114,8 @@ async def test_a_comment_alone_and_with_a_rating(page: Page, site: Site) -> None
     await page.get_by_role("button", name="Save").click()
     await in_front(page, older)
     await expect(message(page)).to_contain_text("Rated bad, with comment")
-    assert [(each["reward"], each["comment"]) for each in await said_of(site, newer)][-1] == (
-        -1.0,
-        "too long",
-    )
+    last = (await said_of(site, newer))[-1]
+    assert (last["reward"], last["comment"]) == (-1.0, "too long")
 
 
 async def test_who_only_comments_gets_from_answer_to_answer(page: Page, site: Site) -> None:
@@ -135,9 +131,7 @@ async def test_who_only_comments_gets_from_answer_to_answer(page: Page, site: Si
         assert [each["comment"] for each in await said_of(site, completion_id)] == ["too long"]
 
 
-async def test_a_key_never_rates_an_answer_that_a_search_or_a_filter_has_left_out(
-    page: Page, site: Site
-) -> None:
+async def test_a_key_never_rates_an_answer_that_a_filter_left_out(page: Page, site: Site) -> None:
     bees, colour = [await site.ask(f"Left out, {what}?") for what in ("bees", "colour")]
     await site.client.post("/v1/feedback", json={"completion_id": bees, "comment": "no bees"})
     search, rating = page.get_by_role("searchbox"), page.get_by_label("Rating", exact=True)
@@ -218,9 +212,8 @@ async def test_the_keys_of_the_sheet_are_those_that_are_tested(page: Page, site:
     await page.keyboard.press("?")
     sheet = page.get_by_role("dialog", name="Keys")
     await expect(sheet).to_be_visible()
-    groups = sheet.locator(
-        "section", has=page.get_by_role("heading", name=re.compile("answer", re.IGNORECASE))
-    )
+    of_answers = page.get_by_role("heading", name=re.compile("answer", re.IGNORECASE))
+    groups = sheet.locator("section", has=of_answers)
     assert set(await groups.locator("kbd").all_inner_texts()) == PRESSED
     await page.keyboard.press("Escape")
     await expect(sheet).to_be_hidden()
@@ -247,12 +240,9 @@ async def test_each_of_several_answers_is_rated_for_itself(page: Page, site: Sit
 
 
 async def test_a_rating_that_fails_says_so_and_can_be_tried_again(page: Page, site: Site) -> None:
-    async def cut(route: Route) -> None:
-        await route.abort()
-
     completion_id = await site.ask("Does a failed rating get lost?")
     # Before the page is loaded: a request right after a new route may pass it by.
-    await page.route("**/v1/feedback", cut)
+    await page.route("**/v1/feedback", lambda route: route.abort())
     await read(page, site, completion_id)
     await expect(conversation(page)).to_contain_text("Fine.")
     await page.keyboard.press("g")
@@ -265,11 +255,9 @@ async def test_a_rating_that_fails_says_so_and_can_be_tried_again(page: Page, si
     assert len(await said_of(site, completion_id)) == 1
 
 
+BREAKS = "document.title='broken'"
 HOSTILE = {
-    "a script": (
-        "<script>document.title='broken'</script><img src=x onerror=document.title='broken'>",
-        "<script>",
-    ),
+    "a script": (f"<script>{BREAKS}</script><img src=x onerror={BREAKS}>", "<script>"),
     "an ANSI sequence": ("\x1b[31mred\x1b[0m", "[31mred"),
     "turned text": ("\u202egnirts\u202c", "⟨U+202E⟩"),
     "a line of a megabyte": ("x" * 1_000_000, "xxxx"),
@@ -292,16 +280,11 @@ async def test_hostile_text_is_shown_as_text(page: Page, site: Site, name: str) 
 async def test_ten_thousand_tool_calls_are_folded(page: Page, site: Site) -> None:
     history: list[dict[str, Any]] = [{"role": "user", "content": "Do everything."}]
     for number in range(10_000):
-        call = {
-            "id": f"call_{number}",
-            "type": "function",
-            "function": {"name": f"tool_{number % 3}", "arguments": "{}"},
-        }
+        call = called(f"tool_{number % 3}", {}, f"call_{number}")
         history.append({"role": "assistant", "content": None, "tool_calls": [call]})
         history.append({"role": "tool", "tool_call_id": f"call_{number}", "content": f"result {number}"})
-    done = await site.ask(
-        "Is everything done?", messages=[*history, {"role": "user", "content": "Is everything done?"}]
-    )
+    history.append({"role": "user", "content": "Is everything done?"})
+    done = await site.ask("Is everything done?", messages=history)
     await read(page, site, done)
     fold = conversation(page).locator("summary", has_text="10,000 tool calls")
     await fold.click()
@@ -313,10 +296,10 @@ async def test_ten_thousand_tool_calls_are_folded(page: Page, site: Site) -> Non
 
 
 async def test_an_agents_steps_are_one_row(page: Page, site: Site) -> None:
-    call = {"id": "call_9", "type": "function", "function": {"name": "look", "arguments": '{"path": "a.md"}'}}
+    call = called("look", {"path": "a.md"}, "call_9")
     asks = {"role": "user", "content": "Look into the folder of one row."}
     calling = {"role": "assistant", "content": None, "tool_calls": [call]}
-    first = await site.ask(asks["content"], reply(whole_bytes(calling)), messages=[asks])
+    first = await site.ask(asks["content"], reply(orjson.dumps(whole(calling))), messages=[asks])
     found = {"role": "tool", "tool_call_id": "call_9", "content": "a file"}
     last = await site.ask("a file", "There is a file.", messages=[asks, calling, found])
     await read(page, site, last)
@@ -327,10 +310,6 @@ async def test_an_agents_steps_are_one_row(page: Page, site: Site) -> None:
     await expect(message(page)).to_contain_text("Rated bad")
     for completion_id in (first, last):
         assert (await site.client.get(f"/burnish/completions/{completion_id}")).json()["rating"] == -1.0
-
-
-def whole_bytes(reply_message: dict[str, Any]) -> bytes:
-    return orjson.dumps(whole(reply_message, "tool_calls"))
 
 
 async def test_only_the_rows_on_the_screen_are_in_the_document(page: Page, site: Site) -> None:
@@ -410,11 +389,10 @@ async def test_one_column_on_a_narrow_screen(page: Page, site: Site) -> None:
 
 async def test_no_accessibility_faults_while_rating(context: BrowserContext, page: Page, site: Site) -> None:
     completion_id = await site.ask("Accessible?", "```python\nprint()\n```\nIt prints.")
-    await site.client.post(
-        "/v1/feedback", json={"completion_id": completion_id, "rating": "bad", "comment": "no"}
-    )
-    for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    rating = {"completion_id": completion_id, "rating": "bad", "comment": "no"}
+    await site.client.post("/v1/feedback", json=rating)
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
         await read(page, site, completion_id)
         await expect(conversation(page)).to_contain_text("It prints.")
         assert await violations(page) == []

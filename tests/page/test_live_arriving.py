@@ -1,16 +1,19 @@
-"""The Live view while something happens: answers arrive, other tabs rate, users are erased, the stream is cut."""
+"""The Live view while something happens: answers arrive, other tabs rate, rewards and imports come, users are erased."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
-from playwright.async_api import BrowserContext, Page, Route, expect
+from playwright.async_api import BrowserContext, Page, expect
 
 from tests.page.site import Site, site_here
 from tests.page.test_live import conversation, in_front, read, rows
-from tests.support.upstream import events, stream
+from tests.support.program import said
+from tests.support.rated import keep_model
+from tests.support.upstream import completion, events, reply, stream
 
 
 async def test_an_answer_is_shown_while_it_is_written_and_rated_when_it_ends(page: Page, site: Site) -> None:
@@ -85,11 +88,8 @@ async def test_what_somebody_reads_stays_where_it_is_while_answers_arrive(page: 
 
 
 async def test_without_the_stream_the_page_says_so_and_catches_up_later(page: Page, site: Site) -> None:
-    async def refuse(route: Route) -> None:
-        await route.abort()
-
     stream_of_events = re.compile("/burnish/events")
-    await page.route(stream_of_events, refuse)
+    await page.route(stream_of_events, lambda route: route.abort())
     await site.ask("Before the stream?")
     await read(page, site)
     await expect(page.get_by_text("Connection lost, trying again")).to_be_visible()
@@ -107,3 +107,23 @@ async def test_the_first_answer_fills_an_empty_page(page: Page, tmp_path: Path) 
         completion_id = await empty.ask("The very first?")
         await expect(rows(page)).to_have_count(1)
         await in_front(page, completion_id)
+
+
+async def test_a_reward_appears_in_the_list_and_beside_the_answer(page: Page, tmp_path: Path) -> None:
+    keep_model(tmp_path / "data")
+    async with site_here(tmp_path) as site:
+        await page.goto(f"{site.url}/#/live")
+        name = await site.ask("Green river?", reply(completion("Usually green river.")))
+        await expect(rows(page).first).to_contain_text("reward 0.")
+        await page.goto(f"{site.url}/#/live/{name}")
+        await expect(page.locator(".live-facts")).to_contain_text("reward 0.")
+
+
+async def test_an_imported_answer_of_unknown_age_shows_none(page: Page, tmp_path: Path) -> None:
+    async with site_here(tmp_path) as site:
+        lines = tmp_path / "rows.jsonl"
+        lines.write_text(json.dumps({"prompt": "Old?", "completion": "Very.", "label": True}))
+        await asyncio.to_thread(said, "data", "import", str(lines), url=site.url)
+        await page.goto(f"{site.url}/#/live")
+        await expect(rows(page)).to_contain_text("Very.")
+        await expect(rows(page).locator("time")).to_have_count(0)

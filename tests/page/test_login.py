@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.page.axe import violations
+from tests.page.axe import SCHEMES, violations
 from tests.page.site import Site, site_here
 from tests.support.upstream import events, stream
 
@@ -51,8 +51,8 @@ async def test_a_key_opens_the_view_that_was_asked_for(page: Page, locked: Site)
     await page.goto(f"{locked.url}/#/health")
     await expect(page.get_by_role("heading", name="Sign in to burnish")).to_be_visible()
     await expect(page.get_by_label("Key", exact=True)).to_be_focused()
-    for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
         assert await violations(page) == []
     await sign_in(page, "wrong")
     await expect(page.get_by_role("alert")).to_contain_text("This burnish has another key.")
@@ -67,9 +67,8 @@ async def test_no_script_reads_the_cookie_and_the_key_is_nowhere(page: Page, loc
     await page.goto(locked.url)
     await sign_in(page, ADMIN)
     await expect(page.get_by_text("Signed in with the admin key")).to_be_visible()
-    kept = await page.evaluate(
-        "document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)"
-    )
+    stores = ("document.cookie", "JSON.stringify(localStorage)", "JSON.stringify(sessionStorage)")
+    kept = await page.evaluate(" + ".join(stores))
     assert "burnish.proof" in kept
     assert "burnish_" not in kept
     cookies = await page.context.cookies()
@@ -77,9 +76,7 @@ async def test_no_script_reads_the_cookie_and_the_key_is_nowhere(page: Page, loc
     assert ADMIN not in kept + str(cookies)
 
 
-async def test_the_sign_in_holds_in_every_tab_and_ends_in_every_tab(
-    context: BrowserContext, locked: Site
-) -> None:
+async def test_the_sign_in_holds_and_ends_in_every_tab(context: BrowserContext, locked: Site) -> None:
     first, second = await context.new_page(), await context.new_page()
     await first.goto(locked.url)
     await second.goto(f"{locked.url}/#/health")

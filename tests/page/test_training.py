@@ -28,9 +28,7 @@ new MutationObserver(() => {
 pytestmark = pytest.mark.slow
 
 
-async def test_a_training_is_started_by_a_key_and_followed_to_its_verdict(
-    page: Page, tiny_model: Path, tmp_path: Path
-) -> None:
+async def test_a_training_is_followed_to_its_verdict(page: Page, tiny_model: Path, tmp_path: Path) -> None:
     async with calling(tmp_path, model=str(tiny_model), engine="auto", context=512, train=TRAIN) as http:
         for number in range(ANSWERS):
             asked = {"messages": [{"role": "user", "content": f"Question {number}?"}], "max_tokens": 12}

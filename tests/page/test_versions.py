@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.page.axe import violations
-from tests.page.learnt import DOUBTED, QUESTION, Learnt, learnt_running
+from tests.page.learnt import DOUBTED, QUESTION, Learnt
 from tests.support.patience import within
 
 SWAP_MS = 1000 * within(90)
 """The engine starts a process for the version; a busy machine takes its time."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def learnt(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> AsyncIterator[Learnt]:
-    async with learnt_running(tmp_path_factory.mktemp("learnt"), tiny_model) as learnt:
-        yield learnt
-
-
 async def test_the_timeline_shows_every_version_and_its_state(page: Page, learnt: Learnt) -> None:
     await page.goto(f"{learnt.url}/#/versions")
-    rows = (
-        page.get_by_role("navigation", name="Versions")
-        .get_by_role("listitem")
-        .filter(has=page.get_by_role("link"))
-    )
+    versions = page.get_by_role("navigation", name="Versions")
+    rows = versions.get_by_role("listitem").filter(has=page.get_by_role("link"))
     await expect(rows).to_contain_text(["v3", "v2", "v1", "base"])
     for row, words in (
         (0, "waits for you"),
@@ -47,9 +33,7 @@ async def test_the_timeline_shows_every_version_and_its_state(page: Page, learnt
     await expect(page).to_have_url(f"{learnt.url}/#/versions/2")
 
 
-async def test_the_two_sides_of_before_and_after_come_from_different_versions(
-    page: Page, learnt: Learnt
-) -> None:
+async def test_before_and_after_come_from_different_versions(page: Page, learnt: Learnt) -> None:
     for version, before in ((1, 0), (3, 1)):
         await page.goto(f"{learnt.url}/#/versions/{version}")
         pair = page.get_by_role("article").filter(has_text=QUESTION)
@@ -60,9 +44,7 @@ async def test_the_two_sides_of_before_and_after_come_from_different_versions(
             await expect(shown).to_contain_text(f"Said by version {who}.")
 
 
-async def test_a_version_tells_who_taught_it_what_it_doubted_and_what_the_checks_found(
-    page: Page, learnt: Learnt
-) -> None:
+async def test_a_version_tells_who_taught_it_and_what_the_checks_found(page: Page, learnt: Learnt) -> None:
     await page.goto(f"{learnt.url}/#/versions/1")
     await expect(page.get_by_role("row", name="ann 2 2")).to_be_visible()
     await expect(page.get_by_role("row", name="bob 1 1")).to_be_visible()

@@ -10,9 +10,7 @@ from playwright.async_api import BrowserContext, expect
 from tests.page.site import site_running
 
 
-async def test_it_names_the_lines_for_the_agent_that_is_here(
-    own_context: BrowserContext, tmp_path: Path
-) -> None:
+async def test_it_names_the_lines_for_the_agent_here(own_context: BrowserContext, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
     codex = home / "bin" / "codex"

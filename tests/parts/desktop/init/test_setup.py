@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -82,21 +82,13 @@ def planned(home: Path, answers: SetupAnswers = ANSWERS) -> SetupPlan:
 def homes(draw: st.DrawFn) -> list[tuple[str, str, int]]:
     """Files of a home directory: path, text, mode."""
     names = draw(st.sets(st.sampled_from(sorted(SHAPES))))
-    return [
-        (
-            name,
-            draw(st.sampled_from(SHAPES[name])),
-            draw(st.sampled_from((0o600, 0o644, 0o640, 0o664, 0o400))),
-        )
-        for name in sorted(names)
-    ]
+    modes = st.sampled_from((0o600, 0o644, 0o640, 0o664, 0o400))
+    return [(name, draw(st.sampled_from(SHAPES[name])), draw(modes)) for name in sorted(names)]
 
 
 answered = st.builds(
     SetupAnswers,
-    agents=st.sets(st.sampled_from(sorted(AGENTS))).map(
-        lambda names: tuple(name for name in AGENTS if name in names)
-    ),
+    agents=st.sets(st.sampled_from(sorted(AGENTS))).map(lambda names: tuple(n for n in AGENTS if n in names)),
     upstream=st.sampled_from((None, "http://127.0.0.1:8000", "http://box:8000/v1")),
     model=st.sampled_from((None, "qwen3", 'a "b" \\ c')),
     preset=st.sampled_from(("careful", "balanced", "aggressive")),
@@ -171,9 +163,8 @@ def test_an_agent_that_is_left_out_is_disconnected(home: Path) -> None:
 def test_edits_since_then_stay(home: Path) -> None:
     carry_out(planned(home))
     config, codex = home / ".config/burnish/config.toml", home / ".codex/config.toml"
-    config.write_text(
-        config.read_text().replace('"careful"', '"aggressive"  # faster!') + "keep_rated = false\n"
-    )
+    edited = config.read_text().replace('"careful"', '"aggressive"  # faster!')
+    config.write_text(edited + "keep_rated = false\n")
     codex.write_text(codex.read_text() + "\n[mine]\nx = 1\n")
     carry_out(planned(home, replace(ANSWERS, preset="aggressive", port=9999)))
     assert '"aggressive"  # faster!' in config.read_text()
@@ -197,12 +188,12 @@ def test_downloads_go_if_their_folder_was_not_there(tmp_path: Path, was_there: b
     assert (tmp_path / ".cache").exists() is was_there
 
 
+@dataclass
 class Fails:
     """A last step that fails, as a service may that doesn't start."""
 
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-        self.taken_back = False
+    error: BaseException
+    taken_back: bool = False
 
     def take(self) -> None:
         raise self.error
@@ -216,13 +207,13 @@ class Fails:
 def test_a_step_that_fails_takes_the_earlier_ones_back(home: Path, error: BaseException, first: bool) -> None:
     if not first:
         carry_out(planned(home, replace(ANSWERS, agents=("codex", "llm"), port=1)))
-    before, data = snapshot(home), snapshot(home / "data") if not first else {}
+    before, data = snapshot(home), snapshot(home / "data")
     step = Fails(error)
     with pytest.raises(type(error)):
         carry_out(planned(home), step)
     assert step.taken_back
     assert snapshot(home) == before
-    assert (snapshot(home / "data") if (home / "data").exists() else {}) == data
+    assert snapshot(home / "data") == data
 
 
 KILLED = """

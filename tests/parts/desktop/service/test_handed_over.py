@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -87,21 +86,13 @@ class Manager:
         return httpx.get(self.url + "/healthz", timeout=LIMIT_S).status_code == 200
 
 
-@contextmanager
-def managing(data_dir: Path) -> Iterator[Manager]:
-    manager = Manager(data_dir)
-    try:
-        yield manager
-    finally:
-        manager.socket.close()
-        if manager.running and manager.running[-1].poll() is None:
-            manager.kill(signal.SIGTERM)
-
-
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
-    with managing(tmp_path / "data") as manager:
-        yield manager
+    manager = Manager(tmp_path / "data")
+    yield manager
+    manager.socket.close()
+    if manager.running and manager.running[-1].poll() is None:
+        manager.kill(signal.SIGTERM)
 
 
 def test_clients_wait_while_burnish_starts_again(manager: Manager) -> None:
@@ -150,24 +141,23 @@ def install(site: Path, content: str) -> Path:
 async def test_a_run_and_requests_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     install(tmp_path, "1.0")
-    ended, looked, in_run, in_flight = asyncio.Event(), asyncio.Event(), [True], [1]
+    ended, looked, busy = asyncio.Event(), asyncio.Event(), {"run": 1, "flight": 1}
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
 
     def running() -> bool:
         looked.set()
-        return in_run[0]
+        return bool(busy["run"])
 
     try:
-        watching = asyncio.ensure_future(
-            stop_after_upgrade(running, lambda: in_flight[0], check_every_s=0.01)
-        )
+        stopping = stop_after_upgrade(running, lambda: busy["flight"], check_every_s=0.01)
+        watching = asyncio.ensure_future(stopping)
         await asyncio.sleep(0)  # it remembers what is installed now
         install(tmp_path, "1.1")
-        for state in (in_run, in_flight):
+        for state in busy:
             looked.clear()
             await asyncio.wait_for(looked.wait(), LIMIT_S)
             assert not ended.is_set()
-            state[0] = 0  # type: ignore[call-overload]
+            busy[state] = 0
         await asyncio.wait_for(watching, LIMIT_S)
         assert ended.is_set()
     finally:

@@ -42,9 +42,8 @@ class User:
         return await asyncio.to_thread(self.burnish, "init", "--yes", *answers)
 
     async def first_init(self, *answers: str) -> subprocess.CompletedProcess[str]:
-        return await self.init(
-            *("--upstream", self.engine, "--port", str(self.port), "--agents", "codex,claude-code"), *answers
-        )
+        first = ("--upstream", self.engine, "--port", str(self.port), "--agents", "codex,claude-code")
+        return await self.init(*first, *answers)
 
     def service(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.burnish("service", "status", "--json").stdout)

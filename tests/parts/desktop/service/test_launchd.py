@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -71,12 +70,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_agent_is_installed_and_removed(home: Path, tmp_path: Path) -> None:
     before = sorted(home.rglob("*"))
     port = free_port()
-    flags: dict[str, Any] = {
-        "port": port,
-        "data_dir": tmp_path / "data--x",
-        "upstream": "http://127.0.0.1:9",
-        "train": {"enabled": False},
-    }
+    same = {"upstream": "http://127.0.0.1:9", "train": {"enabled": False}}
+    flags = same | {"port": port, "data_dir": tmp_path / "data--x"}
     service = Launchd.found()
     assert not service.state().installed
     done = service.install(flags)
@@ -89,12 +84,7 @@ def test_the_agent_is_installed_and_removed(home: Path, tmp_path: Path) -> None:
     assert agent["ExitTimeOut"] > int(agent["EnvironmentVariables"]["BURNISH_STOP_TIMEOUT_S"])
     state = service.state()
     assert (state.running, state.url, state.trouble) == (True, done.url, "")
-    assert service.settings()[0] == {
-        "port": str(port),
-        "data_dir": str(tmp_path / "data--x"),
-        "upstream": "http://127.0.0.1:9",
-        "train": {"enabled": False},
-    }
+    assert service.settings()[0] == same | {"port": str(port), "data_dir": str(tmp_path / "data--x")}
     assert not service.install(flags).has_changes
     assert "burnish is up" in printed(service.output(50, follow=False))
     assert service.uninstall() == []
@@ -113,7 +103,7 @@ def test_without_a_session_at_the_screen_there_is_one_clear_line(home: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for the double of a system call")
-def test_the_socket_is_taken_as_launch_activate_socket_hands_it_over(
+def test_the_socket_is_taken_as_launchd_hands_it_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
@@ -121,7 +111,7 @@ def test_the_socket_is_taken_as_launch_activate_socket_hands_it_over(
         monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
         monkeypatch.setattr(sys, "platform", "darwin")
         port = held.getsockname()[1]
-        with listening.handed_over(Config(port=port)) as taken:  # type: ignore[union-attr]
+        with listening.handed_over(Config(port=port)) as taken:
             assert taken.getsockname() == ("127.0.0.1", port)
             assert not taken.get_inheritable()
         assert listening.handed_over(Config(port=port)) is None, "launchd gives it only once"

@@ -58,6 +58,14 @@ class Session:
         where = ("--port", str(self.port), "--data-dir", str(self.data_dir))
         return self.burnish("install", *where, *options, **env)
 
+    def refuses(self, *options: str, says: str, code: int = 1, **env: str) -> str:
+        """Check that nothing is installed, and that the home directory stays as it is; return the complaint."""
+        before = self.home()
+        done = self.install(*options, **env)
+        assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+        assert self.home() == before
+        return done.stderr
+
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.burnish("status", "--json").stdout)
         return found
@@ -183,10 +191,8 @@ def test_an_edited_unit_is_kept(installed: Session) -> None:
 @pytest.fixture
 async def model() -> AsyncIterator[str]:
     """An upstream whose answers take a while, so that some are always under way."""
-    answer, unknown = (
-        stream(events("one two three four five"), pause_s=0.02),
-        reply(b"{}", status="404 Not Found"),  # at once: a burnish that starts asks what engine it is
-    )
+    answer = stream(events("one two three four five"), pause_s=0.02)
+    unknown = reply(b"{}", status="404 Not Found")  # at once: a burnish that starts asks what engine it is
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         await (answer if request.target == "/v1/chat/completions" else unknown)(request, writer)
@@ -259,26 +265,17 @@ def served(session: Session) -> int:
 
 @pytest.mark.parametrize("taken", ["port", "data directory"])
 def test_what_somebody_else_has_is_named_and_nothing_is_installed(session: Session, taken: str) -> None:
-    before = session.home()
     if taken == "port":
-        says = f"another program listens on 127.0.0.1:{session.port}"
         with socket.create_server(("127.0.0.1", session.port)):
-            done = session.install(*NOWHERE)
+            session.refuses(*NOWHERE, says=f"another program listens on 127.0.0.1:{session.port}")
     else:
-        says = f"another burnish already uses {session.data_dir}"
         with running(session.data_dir, *NOWHERE):
-            done = session.install(*NOWHERE)
-    assert (done.returncode, says in done.stderr) == (1, True)
-    assert session.home() == before
+            session.refuses(*NOWHERE, says=f"another burnish already uses {session.data_dir}")
 
 
 def test_a_burnish_that_does_not_start_says_why_and_leaves_nothing(session: Session) -> None:
-    before = session.home()
-    done = session.install("--model", "/nowhere.gguf")
-    assert done.returncode == 1
-    assert "/nowhere.gguf can't be read" in done.stderr
-    assert "Nothing was installed" in done.stderr
-    assert session.home() == before
+    complaint = session.refuses("--model", "/nowhere.gguf", says="/nowhere.gguf can't be read")
+    assert "Nothing was installed" in complaint
     assert not session.state()["installed"]
 
 
@@ -298,11 +295,7 @@ def served_health(session: Session) -> int:
 def test_wrong_settings_are_one_sentence(
     session: Session, options: tuple[str, ...], env: dict[str, str], says: str
 ) -> None:
-    before = session.home()
-    done = session.install(*options, **env)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert session.home() == before
+    session.refuses(*options, says=says, code=2, **env)
 
 
 def test_wrong_settings_are_not_tried_again_and_again(session: Session) -> None:
@@ -329,10 +322,7 @@ def test_a_foreign_unit_is_never_overwritten_or_lost(session: Session) -> None:
     session.units.mkdir(parents=True)
     (session.units / SERVICE).write_text("[Service]\nExecStart=/bin/true\n")
     before = session.home()
-    done = session.install(*NOWHERE)
-    assert done.returncode == 1
-    assert "burnish didn't write it" in done.stderr
-    assert session.home() == before
+    session.refuses(*NOWHERE, says="burnish didn't write it")
     forced = session.install(*NOWHERE, "--force")
     assert forced.returncode == 0, forced.stderr
     assert f"{SERVICE}.before-burnish is where your file is now" in forced.stdout
@@ -346,9 +336,8 @@ def test_what_is_left_of_a_service_is_removed(session: Session) -> None:
     (session.units / SOCKET).unlink()
     done = session.burnish("uninstall")
     assert (done.returncode, done.stderr) == (0, "")
-    assert session.home().keys() - before.keys() <= {".config", ".config/systemd", ".config/systemd/user"}, (
-        "the socket's unit knew which folders were new"
-    )
+    # The socket's unit knew which folders were new.
+    assert session.home().keys() - before.keys() <= {".config", ".config/systemd", ".config/systemd/user"}
     assert "inactive" in session.manager.systemctl("is-active", SERVICE, SOCKET, check=False)
 
 
@@ -356,11 +345,7 @@ def test_a_home_that_cannot_be_written_is_named(session: Session) -> None:
     (session.manager.home / ".config").mkdir()
     (session.manager.home / ".config" / "systemd").mkdir()
     session.units.touch()
-    before = session.home()
-    done = session.install(*NOWHERE)
-    assert done.returncode == 1
-    assert f"{session.units} can't be written" in done.stderr
-    assert session.home() == before
+    session.refuses(*NOWHERE, says=f"{session.units} can't be written")
 
 
 def test_without_a_manager_there_is_one_clear_line(session: Session, tmp_path: Path) -> None:
