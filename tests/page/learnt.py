@@ -56,9 +56,7 @@ class Learnt:
 
     async def ask(self, **headers: str) -> httpx.Response:
         asked = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-        return await self.client.post(
-            "/v1/chat/completions", json=asked, headers=headers, timeout=within(120)
-        )
+        return await self.client.post("/v1/chat/completions", json=asked, headers=headers)
 
 
 @asynccontextmanager
@@ -72,6 +70,7 @@ async def learnt_running(folder: Path, model: Path) -> AsyncIterator[Learnt]:
     finally:
         log.close()
     async with calling(folder, model=str(model), engine="auto", context=512, train=BY_HAND) as client:
+        client.timeout = httpx.Timeout(within(120))
         yield Learnt(str(client.base_url).rstrip("/"), client, data, unlearnt, run_of_v1)
 
 
@@ -128,7 +127,5 @@ def _answers(job: JobDirectory, before: int, after: int) -> None:
     messages = ({"role": "user", "content": QUESTION},)
     sides: tuple[tuple[Any, int], ...] = (("candidate", after), ("incumbent", before))
     asked: dict[str, Any] = {"prompt_id": "p", "messages": messages, "finished": True}
-    said = [(policy, version, f"Said by version {version}.") for policy, version in sides]
-    job.write_replies(
-        [PolicyReply(policy=policy, version=version, reply=text, **asked) for policy, version, text in said]
-    )
+    texts = {version: f"Said by version {version}." for _, version in sides}
+    job.write_replies([PolicyReply(policy=p, version=v, reply=texts[v], **asked) for p, v in sides])

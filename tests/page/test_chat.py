@@ -112,14 +112,11 @@ async def stored(page: Page) -> None:
 
 async def said(site: Site, prompt: str) -> list[dict[str, Any]]:
     """Return the feedback on the answers to a prompt that wasn't taken back, earliest first."""
-    found = [
-        each
-        for completion in await logged(site, prompt)
-        for each in (
-            await site.client.get("/v1/feedback", params={"completion_id": completion["id"]})
-        ).json()["data"]
-    ]
-    return sorted((each for each in found if not each["undone_at"]), key=lambda each: each["id"])
+    rows: list[dict[str, Any]] = []
+    for completion in await logged(site, prompt):
+        about = {"completion_id": completion["id"]}
+        rows += (await site.client.get("/v1/feedback", params=about)).json()["data"]
+    return sorted((each for each in rows if not each["undone_at"]), key=lambda each: each["id"])
 
 
 async def test_an_answer_streams_and_can_be_stopped(chat: Page, site: Site) -> None:

@@ -1,4 +1,4 @@
-"""The Live view while something happens: answers arrive, other tabs rate, rewards and imports come, users are erased."""
+"""The Live view while answers arrive, other tabs rate, rewards and imports come, users are erased."""
 
 from __future__ import annotations
 

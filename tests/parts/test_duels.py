@@ -38,11 +38,9 @@ def sampled(origin: str, question: str = QUESTION, new: str = SHORT, old: str = 
     messages = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": question})
     prompt = GatePrompt(origin, messages, PARAMS, origin)
     facts: Json = {"prompt_id": origin, "messages": messages, "finished": True}
-    replies = (
-        PolicyReply(policy="candidate", reply=new, **facts),
-        PolicyReply(policy="incumbent", reply=old, **facts),
-    )
-    return sampled_duels([prompt], [*replies], candidate=1, incumbent=0)
+    ours = PolicyReply(policy="candidate", reply=new, **facts)
+    theirs = PolicyReply(policy="incumbent", reply=old, **facts)
+    return sampled_duels([prompt], [ours, theirs], candidate=1, incumbent=0)
 
 
 @pytest.fixture
@@ -227,15 +225,13 @@ async def test_erasing_a_user_deletes_open_pairs_that_quote_them(burnish: Rated,
 
 
 @pytest.mark.parametrize("user", ["alice", "local"], ids=["who asked", "who judged"])
-async def test_erasing_a_user_deletes_judged_duels_with_their_answers(
-    burnish: Rated, duel: Json, tmp_path: Path, user: str
-) -> None:
+async def test_erasing_a_user_deletes_judged_duels(burnish: Rated, duel: Json, user: str) -> None:
     await judge(burnish.http, duel, "left")
     await burnish.http.delete(f"/burnish/users/{user}")
     left = await logged(burnish.http)
     assert [each["caller"] for each in left] == (["alice"] if user == "local" else [])
     assert (await burnish.http.get("/v1/feedback")).json()["data"] == []
-    with closing(sqlite3.connect(tmp_path / "data" / "burnish.db")) as log:
+    with closing(sqlite3.connect(burnish.data / "burnish.db")) as log:
         assert log.execute("SELECT count(*) FROM duel").fetchone() == (0,)
 
 

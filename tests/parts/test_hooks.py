@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -118,18 +117,23 @@ def test_only_the_configuration_file_names_parts(tmp_path: Path) -> None:
         load_config({"data_dir": tmp_path}, environment={"BURNISH_PARTS": '["webhook:Webhook"]'})
 
 
+async def refuses(tmp_path: Path, part: str, why: str) -> None:
+    """Check that burnish doesn't start with a part of this name in its configuration file."""
+    file = tmp_path / "config.toml"
+    file.write_text(f'parts = ["{part}:Part"]\n')
+    config = load_config({"data_dir": tmp_path / "data", "engine": "none"}, file=file)
+    with pytest.raises(ConfigError, match=why):
+        async with running(config):
+            pass
+
+
 async def test_the_current_folder_has_no_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = tmp_path / "repository"
     repository.mkdir()
     (repository / "evil.py").write_text("raise SystemExit('it ran')\n")
     monkeypatch.chdir(repository)
     monkeypatch.syspath_prepend("")
-    file = tmp_path / "config.toml"
-    file.write_text('parts = ["evil:Part"]\n')
-    config = load_config({"data_dir": tmp_path / "data", "engine": "none"}, file=file, environment=os.environ)
-    with pytest.raises(ConfigError, match=r"evil:Part can't be loaded: No module named 'evil'"):
-        async with running(config):
-            pass
+    await refuses(tmp_path, "evil", r"evil:Part can't be loaded: No module named 'evil'")
 
 
 @pytest.mark.parametrize(
@@ -138,9 +142,4 @@ async def test_the_current_folder_has_no_parts(tmp_path: Path, monkeypatch: pyte
 )
 async def test_a_part_that_cannot_be_loaded_is_refused_in_words(tmp_path: Path, code: str, why: str) -> None:
     (tmp_path / f"broken{len(code)}.py").write_text(code)
-    file = tmp_path / "config.toml"
-    file.write_text(f'parts = ["broken{len(code)}:Part"]\n')
-    config = load_config({"data_dir": tmp_path / "data", "engine": "none"}, file=file)
-    with pytest.raises(ConfigError, match=why):
-        async with running(config):
-            pass
+    await refuses(tmp_path, f"broken{len(code)}", why)

@@ -17,6 +17,7 @@ from burnish.proxy.http.errors import ConfigError
 
 PLACE = Place("http://127.0.0.1:8787")
 KEYED = Place(PLACE.url, key="sk-burnish")
+Spoil = Callable[[Path], object]
 CLAUDE: dict[str, Any] = {
     "theme": "dark",
     "env": {"ANTHROPIC_MODEL": "opus", "EDITOR": "vi"},
@@ -144,9 +145,7 @@ def test_what_is_no_regular_file_or_too_large_is_not_opened(home: Home, settings
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_text("{")])
-def test_files_that_went_or_broke_since_harm_nobody(
-    spoil: Callable[[Path], object], home: Home, settings: Path, record: Path
-):
+def test_files_that_went_or_broke_harm_nobody(spoil: Spoil, home: Home, settings: Path, record: Path):
     connect(claude(home), record)
     spoil(settings)
     before = snapshot(home).get(".claude/settings.json")
@@ -169,7 +168,7 @@ def a_folder_that_cannot_be_written(settings: Path) -> None:
 
 
 TEXTS = ["{", "[]", '{"env": "none"}', '{"hooks": {"UserPromptExpansion": {}}}', '{"a": 1} // mine', "\xff"]
-SPOILT: list[tuple[Callable[[Path], object], str]] = [
+SPOILT: list[tuple[Spoil, str]] = [
     *((lambda path, text=text: path.write_bytes(text.encode("latin-1")), r"settings\.json wasn't changed")
       for text in TEXTS),
     (a_command_of_somebody_else, "a file of another program"),
@@ -179,9 +178,7 @@ SPOILT: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "says"), SPOILT)
-def test_what_cannot_be_changed_is_left_with_everything_else(
-    spoil: Callable[[Path], object], says: str, home: Home, settings: Path, record: Path
-):
+def test_what_cannot_be_changed_is_left(spoil: Spoil, says: str, home: Home, settings: Path, record: Path):
     spoil(settings)
     before = snapshot(home)
     with pytest.raises(ConfigError, match=says):
@@ -253,7 +250,7 @@ def test_a_failure_leaves_what_was_private_private(home: Home, settings: Path, r
 
 
 @pytest.mark.parametrize(
-    ("told", "env", "says"),
+    ("auth", "env", "says"),
     [
         (None, {}, "env_key"),
         ('{"OPENAI_API_KEY": "sk-mine"}', {}, "requires_openai_auth"),
@@ -262,12 +259,10 @@ def test_a_failure_leaves_what_was_private_private(home: Home, settings: Path, r
         ("{", {}, "env_key"),
     ],
 )
-def test_codex_takes_its_key_from_where_there_is_one(
-    told: str | None, env: dict[str, str], says: str, tmp_path: Path
-):
-    if told is not None:
+def test_codex_takes_its_key_from_where_there_is_one(auth: str | None, env: Any, says: str, tmp_path: Path):
+    if auth is not None:
         (tmp_path / ".codex").mkdir()
-        (tmp_path / ".codex" / "auth.json").write_text(told)
+        (tmp_path / ".codex" / "auth.json").write_text(auth)
     for own, expected in ((True, {says}), (False, set())):
         (change,) = AGENTS["codex"].changes(Place(PLACE.url, own_credentials=own), Home(tmp_path, env))
         assert {word for word in ("env_key", "requires_openai_auth") if word in change.made(None)} == expected

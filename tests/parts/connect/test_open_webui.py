@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from burnish.parts.connect.base import Place
 from burnish.parts.connect.open_webui import exported
 from tests.page.site import site_running
-from tests.support.inprocess import ratings
+from tests.support.inprocess import listening, ratings
 from tests.support.program import NOBODY, call
 
 PLACE = Place("http://127.0.0.1:8787")
@@ -103,34 +106,35 @@ async def test_a_thumb_and_its_changes_reach_burnish(tmp_path: Path, monkeypatch
         assert await given(site.client) == []
 
 
-class Double(BaseHTTPRequestHandler):
+@dataclass
+class Double:
     """Open WebUI's routes for functions and connections, as its source has them."""
 
-    functions: dict[str, dict[str, Any]]
     config: dict[str, Any]
+    functions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def do_GET(self) -> None:
-        self._answer()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        content, status = {"detail": "We could not find what you're looking for"}, 401
+        if request.headers["authorization"] == "Bearer sk-admin":
+            body = json.loads(await request.body() or "null")
+            content, status = self._answer(request.url.path, body), 200
+        await JSONResponse(content, status)(scope, receive, send)
 
-    do_POST = do_DELETE = do_GET
-
-    def _answer(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "null")
-        if self.headers["authorization"] != "Bearer sk-admin":
-            return self._send(401, {"detail": "We could not find what you're looking for"})
-        if self.path == "/openai/config":
-            return self._send(200, self.config)
-        if self.path == "/openai/config/update":
+    def _answer(self, path: str, body: Any) -> Any:
+        if path == "/openai/config":
+            return self.config
+        if path == "/openai/config/update":
             self.config.update(body)
-            return self._send(200, self.config)
-        if self.path == "/api/v1/functions/":
-            return self._send(200, list(self.functions.values()))
-        if self.path == "/api/v1/functions/create":
+            return self.config
+        if path == "/api/v1/functions/":
+            return list(self.functions.values())
+        if path == "/api/v1/functions/create":
             self.functions[body["id"]] = body | {"is_active": False, "is_global": False}
-            return self._send(200, self.functions[body["id"]])
-        found = re.fullmatch(r"/api/v1/functions/id/(\w+)/([\w/]+)", self.path)
-        assert found, self.path
-        return self._send(200, self._change(found[1], found[2], body))
+            return self.functions[body["id"]]
+        names = re.fullmatch(r"/api/v1/functions/id/(\w+)/([\w/]+)", path)
+        assert names, path
+        return self._change(names[1], names[2], body)
 
     def _change(self, id: str, what: str, body: Any) -> Any:
         function = self.functions[id]
@@ -141,44 +145,32 @@ class Double(BaseHTTPRequestHandler):
         function.update(changed)
         return function
 
-    def _send(self, status: int, body: Any) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keeps quiet."""
-
-
-def test_connected_by_its_api_and_back(tmp_path: Path) -> None:
+async def test_connected_by_its_api_and_back(tmp_path: Path) -> None:
     before = {
         "ENABLE_OPENAI_API": True,
         "OPENAI_API_BASE_URLS": ["https://elsewhere.example/v1"],
         "OPENAI_API_KEYS": ["theirs"],
         "OPENAI_API_CONFIGS": {"0": {"enable": True}},
     }
-    functions: dict[str, dict[str, Any]] = {}
-    config: dict[str, Any] = dict(before)
-    here = type("Here", (Double,), {"functions": functions, "config": config})
-    with ThreadingHTTPServer(("127.0.0.1", 0), here) as server:
-        threading.Thread(target=server.serve_forever).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    double = Double(dict(before))
+    functions, config = double.functions, double.config
+    async with listening(double) as url:
         env = {"HOME": str(tmp_path), "OPEN_WEBUI_URL": url, "OPEN_WEBUI_API_KEY": "sk-admin"}
         for _ in range(2):  # the second one changes nothing
-            done = call("connect", "open-webui", url=NOBODY, env=env)
+            done = await asyncio.to_thread(call, "connect", "open-webui", url=NOBODY, env=env)
             assert done.returncode == 0, done.stderr
         active = {id: (each["is_active"], each["is_global"]) for id, each in functions.items()}
         assert active == {"burnish_answers": (True, True), "burnish_ratings": (True, False)}
         assert functions["burnish_ratings"]["valves"] == {"url": NOBODY, "key": ""}
         assert config["OPENAI_API_BASE_URLS"] == ["https://elsewhere.example/v1", f"{NOBODY}/v1"]
         assert config["OPENAI_API_CONFIGS"]["1"]["headers"]["x-burnish-session"] == "{{CHAT_ID}}"
-        refused = call("disconnect", "open-webui", env=env | {"OPEN_WEBUI_API_KEY": "wrong"})
+        refused = await asyncio.to_thread(
+            call, "disconnect", "open-webui", env=env | {"OPEN_WEBUI_API_KEY": "wrong"}
+        )
         assert "Is OPEN_WEBUI_API_KEY an administrator's key?" in refused.stderr
-        assert call("disconnect", "open-webui", env=env).returncode == 0
+        assert (await asyncio.to_thread(call, "disconnect", "open-webui", env=env)).returncode == 0
         assert (functions, config) == ({}, before)
-        server.shutdown()
 
 
 def test_without_a_key_there_is_a_file_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

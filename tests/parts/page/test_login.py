@@ -43,11 +43,13 @@ async def who(client: httpx.AsyncClient, headers: dict[str, str] | None = None) 
 async def test_the_page_loads_without_a_key_and_data_doesnt(client: httpx.AsyncClient) -> None:
     assert (await client.get("/burnish/whoami")).headers["cache-control"] == "no-store"
     html = {"accept": "text/html,application/xhtml+xml"}
-    for path in ("/", "/burnish/page/index.html", "/burnish/whoami"):
+    for path in ("/", "/burnish/page/index.html", "/burnish/page/main.js", "/burnish/whoami"):
         assert (await client.get(path, headers=html)).status_code == 200, path
     closed = ("/burnish/status", "/healthz", "/metrics", "/v1/models", "/burnish/events", "/docs")
     for path in (*DATA, *closed):
         assert (await client.get(path, headers=html)).status_code == 401, path
+    for path in ("engine/", "page/../status", "page/%2e%2e/status"):
+        assert (await client.get(f"/burnish/{path}", headers=html)).status_code in (400, 401, 404), path
     found = await who(client)
     assert (found["may"], found["needs_key"], found["keys"]) == (["open"], True, ["admin_key", "api_key"])
 

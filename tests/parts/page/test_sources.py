@@ -49,14 +49,8 @@ class World:
         async def ended(run_id: str) -> Json:
             return {"id": run_id, "status": "live"}
 
-        return Sources(
-            rows=rows,
-            covered=covered,
-            status=status,
-            run=lambda: self.run,
-            ended_run=ended,
-            versions=lambda: self.versions,
-        )
+        run, versions = (lambda: self.run), (lambda: self.versions)
+        return Sources(rows=rows, covered=covered, status=status, run=run, ended_run=ended, versions=versions)
 
 
 @asynccontextmanager

@@ -121,24 +121,21 @@ HARMLESS = [
     "go mod download",
     "grep -r pytest setup.cfg",
 ]
-PASSES = [
-    "pytest",
-    ".venv/bin/pytest -q",
-    "PYTHONPATH=src python -m pytest",
-    "PYTHONUNBUFFERED=1 /usr/bin/pytest",
-]
+PASSES = ["pytest", ".venv/bin/pytest -q", "PYTHONPATH=src python -m pytest"]
+PASSES += ["PYTHONUNBUFFERED=1 /usr/bin/pytest"]
+
+
+Log = pytest.LogCaptureFixture
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture, client: httpx.AsyncClient) -> pytest.LogCaptureFixture:
+def log(caplog: Log, client: httpx.AsyncClient) -> Log:
     """What burnish logs from here on."""
     caplog.set_level(logging.INFO, "burnish")
     return caplog
 
 
-async def test_silencing_the_question_gives_no_good_rating(
-    client: httpx.AsyncClient, log: pytest.LogCaptureFixture
-) -> None:
+async def test_silencing_the_question_gives_no_good_rating(client: httpx.AsyncClient, log: Log) -> None:
     turns = {each: await Agent(client).turn(edit(), codex(each, "12 passed in 0.12s")) for each in SILENCED}
     assert await given(client) == []
     latest = {each["completion_id"]: each for each in (await read(client))["latest"]}
@@ -171,9 +168,7 @@ async def test_an_exit_code_that_denies_the_output_gives_nothing(client: httpx.A
     assert await withheld(client) == ["the tests failed, but the command ended with exit code 0"]
 
 
-async def test_deleting_or_weakening_the_test_gives_no_good_rating(
-    client: httpx.AsyncClient, log: pytest.LogCaptureFixture
-) -> None:
+async def test_weakening_the_test_gives_no_good_rating(client: httpx.AsyncClient, log: Log) -> None:
     """Neither in the same turn nor later in the session, and the bad rating before it stays."""
     red, green = suite(11, 1), suite(12)
     commit = bash("git commit -am fix", "[main 1a2b3c4] fix")
@@ -194,18 +189,14 @@ async def test_deleting_or_weakening_the_test_gives_no_good_rating(
 
 
 async def test_fewer_tests_than_before_give_no_good_rating(client: httpx.AsyncClient) -> None:
-    less = (
-        bash("pytest tests/unit", pytest_says(11)),
-        suite(12, more="1 deselected"),
-        suite(12, more="1 skipped"),
-    )
-    await Agent(client).turn(suite(11, 1), edit(), *less)
+    runs = {
+        "fewer tests ran than before": bash("pytest tests/unit", pytest_says(11)),
+        "tests were left out or filtered": suite(12, more="1 deselected"),
+        "more tests were skipped than before": suite(12, more="1 skipped"),
+    }
+    await Agent(client).turn(suite(11, 1), edit(), *runs.values())
     assert await given(client) == []
-    assert await withheld(client) == [
-        "fewer tests ran than before",
-        "tests were left out or filtered",
-        "more tests were skipped than before",
-    ]
+    assert await withheld(client) == [*runs]
 
 
 async def test_tests_that_the_agent_wrote_itself_prove_nothing_alone(client: httpx.AsyncClient) -> None:

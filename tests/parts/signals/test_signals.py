@@ -46,13 +46,6 @@ async def test_tests_that_pass_after_an_edit_rate_the_turn_good(client: httpx.As
     assert "on: 1 ratings by results of tools, 0 withheld" in status.stdout
 
 
-async def test_nothing_is_read_unless_it_is_switched_on(tmp_path: Path) -> None:
-    async with coding(tmp_path, signals={"enabled": False}) as client:
-        await Agent(client).turn(edit(), suite(12))
-        status = (await client.get("/burnish/status")).json()
-        assert (status["signals"]["on"], status["counts"]["ratings"]) == (False, 0)
-
-
 async def test_the_last_word_on_a_turn_counts(client: httpx.AsyncClient) -> None:
     red, green = suite(11, 1), suite(12)
     turn = await Agent(client).turn(edit(), red, edit(new="x = 3"), green)
@@ -171,9 +164,11 @@ async def test_each_signal_counts_once(tmp_path: Path) -> None:
         assert rating["undone_at"] is not None, "what a person took back doesn't come again"
 
 
-async def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_nothing_is_read_while_it_is_off_and_it_goes_on_where_it_was(tmp_path: Path) -> None:
     async with coding(tmp_path, signals={"enabled": False}) as client:
         await Agent(client).turn(edit(), suite(1))
+        status = (await client.get("/burnish/status")).json()
+        assert (status["signals"]["on"], status["counts"]["ratings"]) == (False, 0)
     async with coding(tmp_path) as client:
         await Agent(client).turn(edit(), suite(2))
         assert [words for _, words in await verdicts(client)] == ["2 tests passed, 0 failed (pytest)"]

@@ -162,16 +162,8 @@ def test_commands_of_a_shell() -> None:
     assert words("cd /a && A=1 timeout -k 5 60 uv run pytest -q 2>&1 | tail -5; # done") == several
     assert words("# first\npytest -q\n") == [("pytest -q", "")]
     assert words("git commit -m 'a; b'") == [("git commit -m a; b", "")]
-    unclear = [
-        "pytest `x`",
-        "pytest $(x)",
-        "(pytest)",
-        "cat <<E",
-        "for x in a; do b; done",
-        "echo 'open",
-        "&& a",
-    ]
-    for command in unclear:
+    substitutes = ("pytest `x`", "pytest $(x)", "(pytest)")
+    for command in (*substitutes, "cat <<E", "for x in a; do b; done", "echo 'open", "&& a"):
         assert words(command) is None, command
 
 
@@ -190,11 +182,6 @@ def test_huge_texts_are_read_in_no_time(command: str, result: str) -> None:
     """Nobody waits for it, but no pattern may go through a text again and again."""
     began = time.process_time()
     asks = {"role": "assistant", "tool_calls": [chat_wire.called("Bash", {"command": command}, "c")]}
-    read(
-        [
-            {"role": "user", "content": "Go on."},
-            asks,
-            {"role": "tool", "tool_call_id": "c", "content": result},
-        ]
-    )
+    answer = {"role": "tool", "tool_call_id": "c", "content": result}
+    read([{"role": "user", "content": "Go on."}, asks, answer])
     assert time.process_time() - began < 2

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -51,25 +51,20 @@ class Manager:
         self.running: list[subprocess.Popen[str]] = []
 
     def start(
-        self,
-        *options: str,
-        port: int | None = None,
-        pid: str = "",
-        env: Mapping[str, str] | None = None,
-        program: Sequence[str] = BURNISH,
+        self, *, port: int | None = None, pid: str = "", program: Sequence[str] = BURNISH, **env: str
     ) -> None:
         """Hand the socket to burnish, or to the process ``pid``."""
         number = self.socket.fileno()
-        where = [*program, "up", "--port", str(port or self.port), *self.options]
+        command = [*program, "up", "--port", str(port or self.port), *self.options]
         self.running.append(
             subprocess.Popen(
-                [sys.executable, "-c", HAND_OVER, str(number), pid, *where, *options],
+                [sys.executable, "-c", HAND_OVER, str(number), pid, *command],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=os.environ | dict(env or {}),
+                env=os.environ | env,
             )
         )
 
@@ -120,7 +115,7 @@ def test_a_socket_for_another_process_is_left_alone(manager: Manager) -> None:
 
 def test_an_upgrade_ends_it_when_nothing_is_under_way(manager: Manager, tmp_path: Path) -> None:
     record = install(tmp_path / "site", "1.0")
-    manager.start(env={"PYTHONPATH": str(tmp_path / "site")}, program=("-c", LOOKS_OFTEN))
+    manager.start(program=("-c", LOOKS_OFTEN), PYTHONPATH=str(tmp_path / "site"))
     ask(manager.url)
     install(tmp_path / "site", "1.1")
     assert record.exists()

@@ -103,9 +103,7 @@ def test_without_a_session_at_the_screen_there_is_one_clear_line(home: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for the double of a system call")
-def test_the_socket_is_taken_as_launchd_hands_it_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_socket_is_taken_as_launchd_gives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         library = compiled(tmp_path, held.fileno())
         monkeypatch.setattr(ctypes, "CDLL", lambda _: library)

@@ -21,6 +21,7 @@ from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.registry import Registry
 from burnish.parts.desktop.service.systemd import SERVICE, SOCKET, _quoted
 from burnish.proxy.http.errors import ServiceError
+from tests.parts.desktop.init.test_setup import snapshot
 from tests.support.burnish import BOOT_LIMIT_S, running
 from tests.support.llama_server import free_port
 from tests.support.lora import register, write_peft
@@ -70,15 +71,8 @@ class Session:
         found: dict[str, Any] = json.loads(self.burnish("status", "--json").stdout)
         return found
 
-    def home(self) -> dict[str, bytes | str]:
-        """All that is in the home directory."""
-        found: dict[str, bytes | str] = {}
-        for path in sorted(self.manager.home.rglob("*")):
-            name = str(path.relative_to(self.manager.home))
-            found[name] = (
-                str(path.readlink()) if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
-            )
-        return found
+    def home(self) -> dict[str, tuple[bytes | str | None, int]]:
+        return snapshot(self.manager.home)
 
     def clean(self) -> None:
         self.burnish("uninstall")
@@ -120,7 +114,7 @@ def test_it_is_installed_once_and_uninstalling_leaves_the_home_as_it_was(session
     assert session.url in first.stdout
     assert "loginctl enable-linger" in first.stdout
     assert served_health(session) == 200
-    written = {name for name, content in session.home().items() if content}
+    written = {name for name, content in session.home().items() if content[0]}
     assert len(written) == 4
     assert all(str(session.manager.home / name) in first.stdout for name in written)
     state = session.state()
@@ -292,9 +286,7 @@ def served_health(session: Session) -> int:
         (("--config", "/nowhere.toml"), {}, "does not exist"),
     ],
 )
-def test_wrong_settings_are_one_sentence(
-    session: Session, options: tuple[str, ...], env: dict[str, str], says: str
-) -> None:
+def test_wrong_settings_are_one_sentence(session: Session, options: Any, env: Any, says: str) -> None:
     session.refuses(*options, says=says, code=2, **env)
 
 
