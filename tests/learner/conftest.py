@@ -26,7 +26,7 @@ from burnish.adapters.swap import Swap
 from burnish.app.asgi import own_application
 from burnish.config.config import load_config
 from burnish.config.tables import TrainConfig
-from burnish.gate import judge
+from burnish.gate import Evidence, Verdict, judge
 from burnish.learner.cycle import Cycle
 from burnish.learner.foreign_engine import foreign_host
 from burnish.learner.learner import Learner
@@ -37,15 +37,15 @@ from burnish.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.runs import Run
-from tests.learner.test_foreign_engine import Engine
 from tests.learner.test_plan import burnish
 from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
 from tests.support.fixtures import log, patient, pytest_asyncio_loop_factories, weights
-from tests.support.inprocess import listening
+from tests.support.inprocess import listening, refusal
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.patience import within
 from tests.support.shared import shared
 from tests.support.tiny_gguf import random_llama
+from tests.support.vllm_double import Engine
 
 __all__ = ["burnish", "log", "patient", "pytest_asyncio_loop_factories", "weights"]
 
@@ -95,30 +95,22 @@ class World:
     """Of the learner's routes."""
 
     async def refused(self, path: str, body: dict[str, Any]) -> str:
-        """Return the reason of a 409."""
-        answer = await self.http.post(path, json=body)
-        assert answer.status_code == 409
-        return str(answer.json()["error"]["message"])
+        return await refusal(self.http, path, body)
 
     async def ask(self, messages: list[dict[str, Any]], **params: Any) -> tuple[str, str]:
         """Ask the live version, and log it as the relay would; returns the reply and the ID of the completion."""
         with self.swap.route.lease() as lease:
             body = {"model": lease.endpoint.model, "messages": messages, **params}
             headers = {"authorization": f"Bearer {lease.endpoint.api_key}"}
-            async with httpx.AsyncClient(
-                base_url=lease.endpoint.url, trust_env=False, timeout=within(300)
-            ) as http:
+            base_url, limit_s = lease.endpoint.url, within(300)
+            async with httpx.AsyncClient(base_url=base_url, trust_env=False, timeout=limit_s) as http:
                 answer = await http.post("/v1/chat/completions", json=body, headers=headers)
             choice = answer.json()["choices"][0]
             text, finish = choice["message"]["content"], choice["finish_reason"]
             params.pop("seed", None)
+            version, chunks = lease.endpoint.version, (answered(assistant(text), finish=finish),)
             completion = capture(
-                self.log,
-                messages,
-                text,
-                params=params,
-                adapter_version=lease.endpoint.version,
-                chunks=(answered(assistant(text), finish=finish),),
+                self.log, messages, text, params=params, adapter_version=version, chunks=chunks
             )
         return text, completion
 
@@ -127,14 +119,12 @@ class World:
         self.learner.wake()
 
     async def rated(self, *rewards: float) -> None:
-        """Log an answer for each reward, and rate it."""
         for reward in rewards:
             number = (await self.log.counts())["completions"]
             made = capture(self.log, [user(f"Question {number}?")], f"Answer {number}.", adapter_version=0)
             await self.rate(made, reward)
 
     async def run_when(self, met: Callable[[Run], bool], limit_s: float) -> Run:
-        """Wait until the latest run meets a condition."""
         async with asyncio.timeout(within(limit_s)):
             while True:
                 self.log.run_changed.clear()
@@ -146,7 +136,6 @@ class World:
         return await self.run_when(lambda run: run.id == run_id and run.ended_at is not None, limit_s)
 
     async def trainer(self, limit_s: float = 30.0) -> psutil.Process:
-        """The child that trains for this world."""
         async with asyncio.timeout(within(limit_s)):
             while True:
                 for child in psutil.Process().children(recursive=True):
@@ -156,9 +145,8 @@ class World:
                 await asyncio.sleep(0.05)
 
     def make_version(self, seed: int) -> AdapterVersion:
-        return register(
-            self.registry, write_peft(self.data / f"made-{seed}", random_lora(seed)), self.host.base_digest
-        )
+        files = write_peft(self.data / f"made-{seed}", random_lora(seed))
+        return register(self.registry, files, self.host.base_digest)
 
 
 Open = Callable[..., Awaitable[World]]
@@ -166,19 +154,18 @@ Open = Callable[..., Awaitable[World]]
 
 @asynccontextmanager
 async def world(
-    data: Path, registry: Registry, host: AdapterHost, base_weights: Path, settings: dict[str, Any]
+    data: Path,
+    registry: Registry,
+    host: AdapterHost,
+    *,
+    base_weights: Path,
+    jobs: Path | None = None,
+    gate: Callable[[Evidence], Verdict] = judge,
+    meter: Meter | None = None,
+    **settings: Any,
 ) -> AsyncIterator[World]:
-    """``jobs``, ``gate`` and ``meter`` are parts of cycle and learner, all other settings are those of ``[train]``."""
+    """``settings`` are those of ``[train]``."""
     cache = cache_dir() / "weights"
-    parts: dict[str, Any] = {
-        "base_weights": base_weights,
-        "weights_cache": cache,
-        "jobs": data / "jobs",
-        "gate": judge,
-        "meter": QuietMachine(),
-    }
-    parts |= {name: settings.pop(name) for name in parts.keys() & settings.keys()}
-    meter, jobs, gate = (parts.pop(name) for name in ("meter", "jobs", "gate"))
     train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
@@ -189,23 +176,23 @@ async def world(
         registry.recover()
         await Reconciler(swap).reconcile_once()
         rules = Rules(train.rater_weights, train.objective, next_turns=train.next_turn)
-        planner = Planner(log=log, registry=registry, host=host, train=train, rules=rules, **parts)
-        learner = Learner(Cycle(planner=planner, swap=swap, jobs=jobs, gate=gate), meter)
+        weights: dict[str, Any] = {"base_weights": base_weights, "weights_cache": cache}
+        planner = Planner(log=log, registry=registry, host=host, train=train, rules=rules, **weights)
+        cycle = Cycle(planner=planner, swap=swap, jobs=jobs or data / "jobs", gate=gate)
+        learner = Learner(cycle, meter or QuietMachine())
         await learner.start()
         stack.push_async_callback(learner.stop)
-        transfer = Transfer(registry, host.base_model, host.base_digest, parts["base_weights"], cache)
+        transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
         app = own_application(learner_routes(learner, registry, transfer, log, data))
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish")
         await stack.enter_async_context(http)
         yield World(data, log, registry, host, swap, learner, http)
 
 
-def embedded(
-    data: Path, model: Path, engine_state: Path, **settings: Any
-) -> AbstractAsyncContextManager[World]:
+def embedded(data: Path, model: Path, state: Path, **settings: Any) -> AbstractAsyncContextManager[World]:
     """Open a world whose embedded engine serves a file; ``settings``: as ``world`` has them."""
-    host = EmbeddedHost(model, base_model="smollm2", state_dir=engine_state)
-    return world(data, Registry(data / "adapters"), host, model, settings)
+    host = EmbeddedHost(model, base_model="smollm2", state_dir=state)
+    return world(data, Registry(data / "adapters"), host, **{"base_weights": model} | settings)
 
 
 @pytest.fixture(scope="session")
@@ -262,6 +249,7 @@ async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> Async
             url = await engines.enter_async_context(listening(Engine().app()))
             named: dict[str, Any] = {"data_dir": data, "upstream": url, "train": {"base": str(weights)}}
             host, _ = await foreign_host(load_config(named), registry.versions)
-            return await opened.enter_async_context(world(data, registry, host, weights, settings))
+            settings = {"base_weights": weights} | settings
+            return await opened.enter_async_context(world(data, registry, host, **settings))
 
         yield open_

@@ -22,10 +22,7 @@ def conversation(question: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": BRIEFLY}, {"role": "user", "content": question}]
 
 
-async def rate_answers(
-    world: World, questions: Sequence[str], likes: Opinion, *, max_tokens: int = 12
-) -> None:
-    """Ask, four at a time, and rate."""
+async def rate_answers(world: World, questions: Sequence[str], likes: Opinion, max_tokens: int = 12) -> None:
     waiting = list(enumerate(questions))
 
     async def work() -> None:

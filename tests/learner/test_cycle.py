@@ -5,7 +5,6 @@ The ordinary tests use a tiny model that knows nothing. The long form teaches th
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,8 +21,7 @@ from burnish.learner.trainer import latest_step
 from burnish.proxy.log.runs import Run
 from tests.learner.conftest import Open, World
 from tests.learner.taught import RATED, conversation, every_second, rate_answers
-from tests.proxy.log.exchanges import all_rated, capture, user
-from tests.support.patience import within
+from tests.proxy.log.exchanges import all_rated, capture, until, user
 
 pytestmark = pytest.mark.slow
 
@@ -82,28 +80,22 @@ async def check_shown(world: World, run: Run) -> None:
 
 async def check_live(world: World, run: Run) -> None:
     """The version is served, and what it has learnt is no longer ready."""
-    assert world.registry.live() == run.version == 1
-    assert world.swap.route.live
-    assert world.swap.route.live.version == 1
+    assert world.registry.live() == run.version == world.swap.route.live.version == 1
     rated = {each.feedback_ids[0] for each in await all_rated(world.log)}
     manifest = world.registry.get(1).manifest
     learnt = set(manifest.feedback_ids)
     assert learnt < rated, "some were held out"
     assert set(manifest.held_out) == rated - learnt
     assert manifest.unlearnt == world.learner.job(run.id).result().unlearnt
-    last = latest_step(world.learner.job(run.id))
-    assert last
+    last = latest_step(world.learner.job(run.id)) or {}
     assert 1 < last["step"] <= last["steps"]
-    async with asyncio.timeout(within(30)):  # it counts again after a promotion, in its own time
-        while (ready := world.learner.status()["ready"])["good"] + ready["bad"] != len(rated - learnt):
-            await asyncio.sleep(0.05)
-    assert ready["new"] == 0
-    assert world.learner.status()["state"] == "idle"
+    # It counts again after a promotion, in its own time.
+    count = len(rated - learnt)
+    await until(lambda: (ready := world.learner.status()["ready"])["good"] + ready["bad"] == count)
+    assert (world.learner.status()["ready"]["new"], world.learner.status()["state"]) == (0, "idle")
 
 
-async def test_ratings_become_a_version_that_is_judged(
-    open_world: Open, tiny_model: Path, taught: Path
-) -> None:
+async def test_ratings_become_a_judged_version(open_world: Open, tiny_model: Path, taught: Path) -> None:
     world = await open_world(model=tiny_model, copy=taught)
     (run,) = await world.log.runs(2)
     await check_run(world, run, RATED)
@@ -114,9 +106,8 @@ async def test_ratings_become_a_version_that_is_judged(
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open_world: Open) -> None:
-    world = await open_world(
-        model=ensure_small_model(), schedule="auto", min_ratings=40, min_good=8, min_bad=4
-    )
+    few = {"min_ratings": 40, "min_good": 8, "min_bad": 4}
+    world = await open_world(model=ensure_small_model(), schedule="auto", **few)
     await rate_answers(world, PROMPTS[:40], brief, max_tokens=64)
     counts = await world.log.counts()
     assert counts["good"] >= 8 <= counts["bad"], "the questions must divide the answers"
@@ -142,16 +133,12 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
     few = {"min_ratings": 2, "min_good": 1, "min_bad": 1}
     world = await open_world(model=tiny_model, schedule="auto", epochs=1, **few)
     await rate_answers(world, PROMPTS[:8], lambda *_: False)
-    async with asyncio.timeout(within(30)):  # until it has counted them all, and decided
-        while "all 8 ready ratings are bad" not in world.learner.status()["reason"]:
-            await asyncio.sleep(0.05)
+    await until(lambda: "all 8 ready ratings are bad" in world.learner.status()["reason"])
     assert await world.log.runs() == []
     run_id = await world.learner.train_now(RunOptions(force=True))
     run = await world.ended(run_id, 500)
     assert run.status in ("candidate", "rejected"), run.reason
-    assert world.registry.live() == 0
-    assert world.swap.route.live
-    assert world.swap.route.live.version == 0
+    assert world.registry.live() == world.swap.route.live.version == 0
     assert world.registry.get(1).state == run.status
     await world.swap.settled()
     assert list(await world.host.served()) == [0], "the candidate was unloaded"
@@ -159,8 +146,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
 
 @pytest.mark.soak
 async def test_the_way_of_rlhf_is_one_run_that_ends_at_the_gate(open_world: Open, tiny_model: Path) -> None:
-    few = {"rounds": 1}
-    world = await open_world(model=tiny_model, schedule="manual", epochs=1, batch_size=32, advanced=few)
+    world = await open_world(model=tiny_model, epochs=1, batch_size=32, advanced={"rounds": 1})
     for number in range(56):
         good = number % 2 == 0
         text = f"It is thing {number}." if good else f"Thing {number} has a long history, and parts. " * 3
@@ -179,9 +165,7 @@ async def test_the_way_of_rlhf_is_one_run_that_ends_at_the_gate(open_world: Open
     assert all("reward" in line for line in lines if line["stage"] == 1)
 
 
-async def test_an_interrupted_judgement_starts_again(
-    open_world: Open, tiny_model: Path, taught: Path
-) -> None:
+async def test_an_interrupted_judgement_starts_anew(open_world: Open, tiny_model: Path, taught: Path) -> None:
     world = await open_world(model=tiny_model, copy=taught)
     (run,) = await world.log.runs(2)
     assert run.status in ("live", "candidate", "rejected"), run.reason
@@ -207,14 +191,11 @@ async def check_forgotten(world: World) -> None:
 
 def left(world: World, texts: Iterable[str]) -> set[str]:
     """Return the files outside the log that hold one of the texts."""
-    files = [path for path in world.data.rglob("*") if path.is_file()]
-    files = [path for path in files if not path.name.startswith("burnish.db")]
+    files = [path for path in world.data.rglob("*") if path.is_file() and "burnish.db" not in path.name]
     return {path.name for path in files if any(text.encode() in path.read_bytes() for text in texts)}
 
 
-async def test_a_killed_trainer_leaves_base_live_and_ratings_ready(
-    open_world: Open, tiny_model: Path
-) -> None:
+async def test_a_killed_trainer_leaves_ratings_ready(open_world: Open, tiny_model: Path) -> None:
     world = await open_world(model=tiny_model, min_ratings=4)
     await rate_answers(world, PROMPTS[:8], every_second)
     run_id = await world.learner.train_now()
@@ -224,9 +205,8 @@ async def test_a_killed_trainer_leaves_base_live_and_ratings_ready(
     assert "killed, most likely because memory ran out" in run.reason
     assert world.registry.live() == 0
     assert world.registry.versions() == []
-    async with asyncio.timeout(within(30)):
-        while (status := world.learner.status())["state"] != "idle":
-            await asyncio.sleep(0.05)
+    await until(lambda: world.learner.status()["state"] == "idle")
+    status = world.learner.status()
     assert status["ready"] == {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0, "pairs": 0}
     assert status["failures"] == 1
     assert (await world.ask(conversation("Still there?"), max_tokens=4))[0]
@@ -237,6 +217,5 @@ async def test_a_killed_trainer_leaves_base_live_and_ratings_ready(
     reopened = await open_world(model=tiny_model, min_ratings=4)
     assert not child.is_running()
     interrupted = await reopened.log.run(second)
-    assert interrupted.status == "interrupted"
-    assert interrupted.ended_at
+    assert interrupted.status == "interrupted" and interrupted.ended_at
     assert (await reopened.learner.dry_run())["ready"]["new"] == 8

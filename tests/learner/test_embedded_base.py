@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from burnish.system.apart import LARGE_BYTES
+from tests.proxy.log.exchanges import until
 from tests.support.inprocess import calling, logged
 from tests.support.lora import write_peft
 from tests.support.ollama_store import LIBRARY, pulled
-from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 QUESTIONS = ("What is rust?", "What is rust? And salt?", "Who reads maps?")
@@ -25,28 +25,29 @@ async def ask(http: httpx.AsyncClient, question: str, model: str) -> str:
     return str(answer.json()["choices"][0]["message"]["content"])
 
 
+async def promote(http: httpx.AsyncClient, tmp_path: Path) -> None:
+    adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
+    assert (await http.post("/burnish/adapters", json={"path": str(adapter)})).status_code == 201
+    assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
+
+
 async def test_the_base_answers_beside_the_live_version_without_a_second_process(tmp_path: Path) -> None:
     model = random_llama(tmp_path / "tiny.gguf")
-    adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
     async with calling(tmp_path, model=str(model), engine="auto", train={"schedule": "manual"}) as http:
         bare = [await ask(http, question, "tiny") for question in QUESTIONS]
-        assert (await http.post("/burnish/adapters", json={"path": str(adapter)})).status_code == 201
-        assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
+        await promote(http, tmp_path)
         adapted = [await ask(http, question, "default") for question in QUESTIONS]
         assert adapted != bare
-        async with asyncio.timeout(within(60)):  # the base's own process ends
-            while len(await resident(http)) > 1:
-                await asyncio.sleep(0.02)
+        await until(lambda: only_resident(http, 1))  # the base's own process ends
         listed = [each["id"] for each in (await http.get("/v1/models")).json()["data"]]
         assert listed == ["default", "tiny", "tiny@base", "tiny@v1"]
         for model_name, expected in (("tiny@base", bare), ("tiny@v1", adapted)) * 2:
             asked = [ask(http, question, model_name) for question in QUESTIONS]
             assert [await each for each in asked] == expected, model_name
         mixed = [ask(http, question, name) for question in QUESTIONS for name in ("tiny@base", "default")]
-        assert await asyncio.gather(*mixed) == [
-            text for pair in zip(bare, adapted, strict=True) for text in pair
-        ]
-        assert await resident(http) == [1]
+        pairs = zip(bare, adapted, strict=True)
+        assert await asyncio.gather(*mixed) == [text for pair in pairs for text in pair]
+        assert await only_resident(http, 1)
         versions = {(each["model_asked"], each["adapter_version"]) for each in await logged(http)}
         assert {("tiny@base", 0), ("tiny@v1", 1), ("default", 1)} <= versions
 
@@ -66,12 +67,10 @@ async def test_a_model_of_ollama_is_swapped_at_once_and_keeps_its_name(
 ) -> None:
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "models"))
     pulled(tmp_path / "models", random_llama(tmp_path / "tiny.gguf"), f"{LIBRARY}/tiny/1b", system="Sing.")
-    adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
     async with calling(tmp_path, model="ollama:tiny:1b", engine="auto", train={"schedule": "manual"}) as http:
         assert "uses the model without its system prompt" in caplog.text
         bare = await ask(http, QUESTIONS[0], "tiny:1b")
-        assert (await http.post("/burnish/adapters", json={"path": str(adapter)})).status_code == 201
-        assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
+        await promote(http, tmp_path)
         message = {"role": "user", "content": QUESTIONS[0]}
         asked = {"model": "tiny:1b", "messages": [message], "options": {"temperature": 0, "num_predict": 12}}
         answer = (await http.post("/api/chat", json=asked | {"stream": False})).json()
@@ -94,5 +93,5 @@ async def test_the_window_is_as_set_and_said_everywhere(tmp_path: Path) -> None:
         assert "6144 tokens" in answer.json()["error"]["message"]
 
 
-async def resident(http: httpx.AsyncClient) -> list[int]:
-    return list((await http.get("/burnish/status")).json()["live"]["resident"])
+async def only_resident(http: httpx.AsyncClient, version: int) -> bool:
+    return bool((await http.get("/burnish/status")).json()["live"]["resident"] == [version])

@@ -40,10 +40,8 @@ def many(good: int, bad: int) -> list[Rating]:
     return [rated(f"g{i}", 1.0) for i in range(good)] + [rated(f"b{i}", -1.0) for i in range(bad)]
 
 
-def ready(
-    rated: list[Rating], learnt: Collection[str] = (), *, learnable: bool = False
-) -> list[ChosenRating]:
-    return chosen(rated, learnt, POLICIES, learnable=learnable)
+def ready(rated: list[Rating], learnt: Collection[str] = ()) -> list[ChosenRating]:
+    return chosen(rated, learnt, POLICIES, learnable=False)
 
 
 def learnt_from(rated: list[Rating], learnt: Collection[str] = ()) -> list[str]:
@@ -51,7 +49,8 @@ def learnt_from(rated: list[Rating], learnt: Collection[str] = ()) -> list[str]:
 
 
 def manifest(parent: int, *feedback_ids: str) -> Manifest:
-    return Manifest.model_construct(parent=parent, feedback_ids=feedback_ids)
+    fields: dict[str, Any] = {"parent": parent, "feedback_ids": feedback_ids}
+    return Manifest.model_construct(**fields)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +78,6 @@ def test_how_many_are_held_out(good: int, bad: int, held_good: int, held_bad: in
     assert (sum(c[0] == "g" for c in held), sum(c[0] == "b" for c in held)) == (held_good, held_bad)
 
 
-def test_a_rare_class_is_not_held_out_where_new_replies_can_be_judged() -> None:
-    held = [each for each in ready(many(7, 25), learnable=True) if each.held_out]
-    assert {each.reward for each in held} == {-1.0}
-
-
 rating_lists = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 0.5, 0.0, -1.0])), max_size=60)
 
 
@@ -109,15 +103,9 @@ def test_more_ratings_never_swap_one_old_conversation_for_another(first: int, mo
 
 def test_conversations_are_held_out_whole() -> None:
     talk = [rated(f"c{c}", 1.0 if turn % 2 else -1.0, turn) for c in range(12) for turn in range(4)]
-    found = ready(talk)
-    by_conversation = {
-        s.rating.conversation_id: {
-            t.held_out for t in found if t.rating.conversation_id == s.rating.conversation_id
-        }
-        for s in found
-    }
-    assert all(len(sides) == 1 for sides in by_conversation.values())
-    assert sum(sides == {True} for sides in by_conversation.values()) == 3
+    sides = {(each.rating.conversation_id, each.held_out) for each in ready(talk)}
+    assert len(sides) == 12
+    assert sum(held_out for _, held_out in sides) == 3
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
@@ -152,7 +140,7 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
     ],
 )
 def test_replies_of_other_models_bases_and_prompts_are_off_policy(
-    version: int | None, changes: dict[str, str], behaviour: int | None
+    version: int | None, changes: dict[str, Any], behaviour: int | None
 ) -> None:
     (made,) = ready([rated("c", 1.0, adapter_version=version, **changes)])
     assert made.behaviour_version == behaviour

@@ -49,13 +49,11 @@ async def test_ratings_become_a_version_that_a_restart_makes_servable(tmp_path: 
                 rating = {"completion_id": completion, "rating": 1 if number % 2 else -1}
                 assert (await http.post("/v1/feedback", json=rating)).status_code == 201
             run = await trained(http)
-            assert run["status"] == "candidate", run
-            assert "not judged" in run["reason"]
-            refused = await http.post("/burnish/adapters/1/promote", json={})
-            said = refused.json()["error"]["message"]
-            assert "takes an adapter only when it starts" in said
+            assert run["status"] == "candidate" and "not judged" in run["reason"], run
+            words = (await http.post("/burnish/adapters/1/promote", json={})).json()["error"]["message"]
+            assert "takes an adapter only when it starts" in words
 
-            server.arguments += shlex.split(said[said.index("--lora-scaled") : said.index(", then ask")])
+            server.arguments += shlex.split(words[words.index("--lora-scaled") : words.index(", then ask")])
             server.restart()
             promoted = await http.post("/burnish/adapters/1/promote", json={})
             assert promoted.status_code == 200, promoted.text

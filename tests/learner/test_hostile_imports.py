@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import pickle
 import struct
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.adapters.test_registry import raw
-from tests.learner.test_foreign_engine import Engine, world
+from tests.learner.test_foreign_engine import world
 from tests.learner.test_transfer import LLAMA, import_
 from tests.support.lora import write_peft
 from tests.support.patience import within
 from tests.support.tiny_gguf import blank, tiny_lora
+from tests.support.vllm_double import Engine
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FIRST = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
@@ -89,12 +89,6 @@ SECRET = b"\xffgeheim"
 """In a file to which adapters link; it is neither JSON nor safetensors."""
 
 
-def changed(folder: Path, name: str, change: Callable[[Path], object], **config: Any) -> Path:
-    path = write_peft(folder / name, tiny_lora(LLAMA, 1), **config)
-    change(path)
-    return path
-
-
 def filled(value: float | None) -> dict[str, Any]:
     """Tensors with a number that is none, or with one of another shape."""
     tensors = tiny_lora(LLAMA, 1)
@@ -110,27 +104,28 @@ def linked(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-def adapters(folder: Path, bomb: bytes, secret: Path) -> Iterator[Path]:
-    """Write them all below a folder that is empty; those that could run something hold the bomb."""
-    files = {f"pickled.{end}": bomb for end in ("gguf", "bin", "pt")}
-    files |= {f"{name}.gguf": content for name, content in GGUFS.items()}
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-        yield folder / name
+def write_hostile(folder: Path, bomb: bytes, secret: Path) -> None:
+    """Write them all into a folder; those that could run something hold the bomb."""
+
+    def sound(name: str, **config: Any) -> Path:
+        return write_peft(folder / name, tiny_lora(LLAMA, 1), **config)
+
+    for end in ("gguf", "bin", "pt"):
+        (folder / f"pickled.{end}").write_bytes(bomb)
+    for name, content in GGUFS.items():
+        (folder / f"{name}.gguf").write_bytes(content)
     for file in (WEIGHTS, CONFIG, "adapters.safetensors"):
-        yield changed(folder, f"pickled {file}", lambda path, file=file: (path / file).write_bytes(bomb))  # type: ignore[misc]
-        yield changed(folder, f"linked {file}", lambda path, file=file: linked(path / file, secret))  # type: ignore[misc]
-    yield changed(
-        folder, "only a pickle", lambda path: (path / WEIGHTS).rename(path / "x.bin").write_bytes(bomb)
-    )
+        (sound(f"pickled {file}") / file).write_bytes(bomb)
+        linked(sound(f"linked {file}") / file, secret)
+    weights = sound("only a pickle") / WEIGHTS
+    weights.rename(weights.with_name("x.bin")).write_bytes(bomb)
     for name, header in HEADERS.items():
-        yield changed(folder, name, lambda path, header=header: raw(path, *header))  # type: ignore[misc]
+        raw(sound(name), *header)
     for name, config in CONFIGS.items():
-        yield write_peft(folder / name, tiny_lora(LLAMA, 1), **config)
+        sound(name, **config)
     for name, value in {"NaN": np.nan, "infinite": -np.inf, "another shape": None}.items():
-        yield write_peft(folder / name, filled(value))
+        write_peft(folder / name, filled(value))
     linked(folder / "elsewhere", secret.parent)
-    yield folder / "elsewhere"
 
 
 async def test_adapters_that_are_made_to_do_harm(tmp_path: Path) -> None:
@@ -144,8 +139,9 @@ async def test_adapters_that_are_made_to_do_harm(tmp_path: Path) -> None:
     sound = write_peft(tmp_path / "sound", tiny_lora(LLAMA, 1), auto_map={"AutoModel": "evil.Model"})
     (sound / "evil.py").write_text(f"open({str(mark)!r}, 'w')")
     (sound / "adapter_model.bin").write_bytes(bomb)
+    write_hostile(hostile, bomb, away / "secret")
     async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
-        for path in adapters(hostile, bomb, away / "secret"):
+        for path in hostile.iterdir():
             async with asyncio.timeout(within(LIMIT_S)):
                 refused = await import_(http, path)
             assert refused.status_code == 422, path.name

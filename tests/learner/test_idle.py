@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 from burnish.app.chat import chat_actions
 from burnish.learner.machine import Machine
 from tests.learner.conftest import Open, QuietMachine, World, no_reset
+from tests.proxy.log.exchanges import until
 from tests.support.lora import random_lora, register, write_peft
-from tests.support.patience import within
 
 GB = 10**9
 UNPLUGGED = Machine(on_battery=True)
@@ -22,16 +21,12 @@ FULL = Machine(load=0.1, free_bytes=1 * GB, total_bytes=10 * GB)
 @pytest.fixture
 def few(tmp_path: Path) -> dict[str, Any]:
     """Settings with which four ratings start a run, which fails at once."""
-    return {
-        **{"schedule": "auto", "min_ratings": 4, "min_good": 2, "min_bad": 2},
-        **{"meter": QuietMachine(), "base_weights": tmp_path / "gone.gguf"},
-    }
+    counts = {"min_ratings": 4, "min_good": 2, "min_bad": 2}
+    return counts | {"schedule": "auto", "meter": QuietMachine(), "base_weights": tmp_path / "gone.gguf"}
 
 
 async def waits_for(world: World, words: str) -> None:
-    async with asyncio.timeout(within(30)):
-        while words not in world.learner.status()["reason"]:
-            await asyncio.sleep(0.02)
+    await until(lambda: words in world.learner.status()["reason"])
 
 
 async def test_a_run_waits_for_mains_power(open_world: Open, few: dict[str, Any]) -> None:

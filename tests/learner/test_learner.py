@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +16,7 @@ from burnish.proxy.log.runs import Run
 from burnish.training.job import JobDirectory, PolicyReply
 from burnish.training.presets import hyperparameters
 from tests.learner.conftest import Open, World
-from tests.proxy.log.exchanges import capture, rate, user
-from tests.support.patience import within
+from tests.proxy.log.exchanges import capture, rate, until, user
 
 UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
 REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
@@ -31,10 +30,8 @@ def candidate(world: World, seed: int) -> int:
 
 
 async def serves(world: World, number: int) -> bool:
-    assert world.registry.live() == number
-    assert world.swap.route.live
-    await world.ask([{"role": "user", "content": "Hi"}], max_tokens=2)
-    return world.swap.route.live.version == number
+    await world.ask([user("Hi")], max_tokens=2)
+    return world.registry.live() == world.swap.route.live.version == number
 
 
 async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
@@ -87,22 +84,19 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     world = await open_world(schedule="auto", learning_rate=1e-5, preset="careful")
     await world.rated(*[1.0] * 12, *[-1.0] * 8)
     dry = await world.learner.dry_run()
-    assert dry["would_train"]
-    assert dry["by_itself"].startswith("waiting for 12 more ratings")
+    assert dry["would_train"] and dry["by_itself"].startswith("waiting for 12 more ratings")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
     expected = hyperparameters("careful", learning_rate=1e-5)
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), "the preset fills the rest"
     forced = await world.learner.dry_run(RunOptions(force=True))
     assert forced["hyperparameters"] == dry["hyperparameters"], "what is not one-sided is not held back"
-    assert not (world.data / "jobs").exists()
-    assert await world.log.runs() == []
+    assert not (world.data / "jobs").exists() and not await world.log.runs()
 
 
 async def test_a_run_that_fails_says_why_and_leaves_all_as_it_was(open_world: Open, tmp_path: Path) -> None:
-    world = await open_world(
-        schedule="auto", min_ratings=4, min_good=2, min_bad=2, base_weights=tmp_path / "gone.gguf"
-    )
+    few = {"min_ratings": 4, "min_good": 2, "min_bad": 2}
+    world = await open_world(schedule="auto", base_weights=tmp_path / "gone.gguf", **few)
     await world.rated(1.0, 1.0, -1.0, -1.0)
     run = await world.run_when(lambda run: run.ended_at is not None, 60)
     assert (run.status, run.version, run.ratings) == ("failed", None, 4)
@@ -115,9 +109,8 @@ async def test_a_run_that_fails_says_why_and_leaves_all_as_it_was(open_world: Op
     shown = (await world.http.get(f"/burnish/runs/{run.id}")).json()
     assert (shown["status"], shown["progress"]["phase"]) == ("failed", "loading")
     assert (shown["progress"]["eta_s"], shown["step"]) == (None, None)
-    again = await world.http.post("/burnish/train", json={})
-    assert again.status_code == 202, "the user need not wait"
-    second = again.json()["run_id"]
+    # The user need not wait.
+    second = (await world.http.post("/burnish/train", json={})).json()["run_id"]
     assert (await world.http.get(f"/burnish/runs/{second}")).status_code == 200, "it can be followed at once"
     assert f"{second} is under way" in await world.refused("/burnish/train", {})
     await world.ended(second, 60)
@@ -128,8 +121,7 @@ async def test_a_disk_that_cannot_be_written_fails_the_run_only(open_world: Open
     world = await open_world(jobs=tmp_path / "occupied")
     await world.rated(1.0, -1.0)
     run = await world.ended(await world.learner.train_now(), 10)
-    assert run.status == "failed"
-    assert "occupied" in run.reason
+    assert run.status == "failed" and "occupied" in run.reason
     assert await serves(world, 0)
 
 
@@ -140,16 +132,13 @@ async def test_what_a_crash_left_behind_is_put_in_order(open_world: Open) -> Non
     crashed = Run(run_id(), time.time(), None, "evaluating", "32 new ratings", unjudged, 32)
     await world.log.start_run(crashed)
     world = await open_world()
-    async with asyncio.timeout(within(30)):  # the job of this run is gone, so nothing can judge it
-        while world.registry.get(unjudged).state == "candidate":
-            await asyncio.sleep(0.02)
+    # The job of this run is gone, so nothing can judge it.
+    await until(lambda: world.registry.get(unjudged).state == "rejected")
     assert world.registry.get(judged).state == "candidate"
-    assert world.registry.get(unjudged).state == "rejected"
     assert "there is no run" in world.registry.get(unjudged).reason
     assert not list(world.registry.root.glob("*.tmp"))
     run = await world.log.run(crashed.id)
-    assert run.status == "interrupted"
-    assert run.ended_at
+    assert run.status == "interrupted" and run.ended_at
     assert world.learner.status()["failures"] == 1
 
 
@@ -175,11 +164,9 @@ async def test_what_the_gate_did_not_let_pass_needs_force(open_world: Open) -> N
     world = await open_world()
     rejected, unjudged = world.make_version(1).number, world.make_version(2).number
     world.registry.record(rejected, "rejected", "gibberish", verdict=REJECTED)
-    for number, words in (
-        (rejected, "was rejected: gibberish. To promote it anyway: burnish adapters promote v1 --force"),
-        (unjudged, "has not been judged"),
-    ):
-        assert words in await world.refused(f"/burnish/adapters/{number}/promote", {})
+    words = "was rejected: gibberish. To promote it anyway: burnish adapters promote v1 --force"
+    assert words in await world.refused(f"/burnish/adapters/{rejected}/promote", {})
+    assert "has not been judged" in await world.refused(f"/burnish/adapters/{unjudged}/promote", {})
     assert await serves(world, 0)
     assert "never live" in await world.refused("/burnish/adapters/rollback", {"to": rejected})
     forced = await world.http.post(f"/burnish/adapters/{rejected}/promote", json={"force": True})
@@ -203,37 +190,21 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
     number = candidate(world, 1)
     job = JobDirectory(world.data / "jobs" / "run_1")
     job.path.mkdir(parents=True)
-    messages = (
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "Hi?"}]},
-    )
-    job.write_replies(
-        [
-            PolicyReply(
-                policy=policy, version=version, prompt_id="p", messages=messages, reply=text, finished=True
-            )
-            for policy, version, text in (("candidate", number, "Hi."), ("incumbent", 0, "Hello there."))
-        ]
-    )
+    messages = ({"role": "system", "content": "Be brief."}, user([{"type": "text", "text": "Hi?"}]))
+    asked: dict[str, Any] = {"prompt_id": "p", "messages": messages, "finished": True}
+    new = PolicyReply(policy="candidate", version=number, reply="Hi.", **asked)
+    old = PolicyReply(policy="incumbent", version=0, reply="Hello there.", **asked)
+    job.write_replies([new, old])
     shown = (await world.http.get(f"/burnish/adapters/{number}")).json()
     missing = await world.http.get("/burnish/adapters/7")
     odd = await world.http.get("/burnish/adapters/v1")
     assert shown["manifest"]["base_digest"] == world.host.base_digest
     assert shown["verdict"] == in_words(UNDECIDED | {"examples": []})
     assert [event["state"] for event in shown["events"]] == ["candidate", "candidate"]
-    assert shown["samples"] == [
-        {
-            "prompt": "Hi?",
-            "before": {
-                "version": 0,
-                "reply": "Hello there.",
-                "tool_calls": [],
-                "finished": True,
-                "error": None,
-            },
-            "after": {"version": number, "reply": "Hi.", "tool_calls": [], "finished": True, "error": None},
-        }
-    ]
+    whole = {"tool_calls": [], "finished": True, "error": None}
+    before = {"version": 0, "reply": "Hello there."} | whole
+    after = {"version": number, "reply": "Hi."} | whole
+    assert shown["samples"] == [{"prompt": "Hi?", "before": before, "after": after}]
     assert missing.status_code == odd.status_code == 404
     assert "no version 7 (versions: v1)" in missing.json()["error"]["message"]
 

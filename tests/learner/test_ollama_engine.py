@@ -8,17 +8,18 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+from openai.types.chat import ChatCompletionUserMessageParam
 
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
+from tests.proxy.log.exchanges import until
 from tests.support.inprocess import serving
 from tests.support.lora import register, write_peft
 from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, ollama_double
 from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
-LIMIT_S = within(30)
-QUESTION = [{"role": "user", "content": "Name three colours."}]
+QUESTION: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "Name three colours."}]
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,9 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
     async with (
         ollama_double(tmp_path / "ollama", "tiny", model, digest, release=release) as ollama,
         serving(tmp_path, upstream=ollama.url, engine="auto") as (url, _),
-        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="-", http_client=httpx.AsyncClient(trust_env=False)) as client,
-    ):  # fmt: skip
+        openai.DefaultAsyncHttpxClient(trust_env=False) as direct,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="-", http_client=direct) as client,
+    ):
 
         async def ask(model: str) -> tuple[str, str]:
             stream = await client.chat.completions.create(
@@ -60,9 +62,8 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
             if way == "adapters":
                 assert (await ask("tiny@v1"))[1] == text, "kept while there is room"
             else:
-                async with asyncio.timeout(LIMIT_S):  # deleted, because it shares no weights
-                    while list(ollama.models) != ["tiny:latest"]:
-                        await asyncio.sleep(0.02)
+                # Deleted, because it shares no weights.
+                await until(lambda: list(ollama.models) == ["tiny:latest"])
                 await http.post("/burnish/adapters/rollback", json={"to": 1})
                 assert await ask("tiny") == (live, text), "made again from the same adapter"
                 await http.post("/burnish/adapters/rollback", json={"to": 0})
@@ -86,13 +87,11 @@ async def test_an_ollama_that_dies_in_a_swap_serves_the_old_version_when_it_is_b
         before = (await http.post("/v1/chat/completions", json=body)).json()
         ollama.faults.add("dies_in_upload")
         refused = await http.post("/burnish/adapters/2/promote", json={"force": True})
-        assert refused.is_error
         assert "Ollama stopped while" in refused.json()["error"]["message"]
         assert registry.live() == 1
         ollama.faults, ollama.dead = set(), False  # it was started again
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(within(30)):
             while (answer := await http.post("/v1/chat/completions", json=body)).is_error:
                 await asyncio.sleep(0.1)
-        assert answer.json()["choices"] == before["choices"]
-        assert answer.json()["model"] == before["model"]
+        assert [answer.json()[name] for name in ("choices", "model")] == [before["choices"], before["model"]]
         assert [name for name in ollama.models if ":v2-" in name] == []

@@ -16,16 +16,16 @@ import pytest
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
-from tests.learner.test_foreign_engine import Engine, world
+from tests.learner.test_foreign_engine import world
+from tests.support.inprocess import refusal
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.patience import within
 from tests.support.upstream import completion, reply, upstream
+from tests.support.vllm_double import Engine
 
 
 @dataclass
 class Rated:
-    """A running burnish with ratings."""
-
     http: httpx.AsyncClient
     data: Path
     digest: str
@@ -46,15 +46,9 @@ class Rated:
     async def version(self, parent: int, learnt: list[str]) -> int:
         """Make a version that has learnt ratings live."""
         registry = Registry(self.data / "adapters")
-        made = register(
-            registry,
-            write_peft(self.data / f"made-{parent}", random_lora(parent)),
-            self.digest,
-            parent=parent,
-            run_id=f"run_{parent}",
-            feedback_ids=learnt,
-            objective="mis_po",
-        )
+        files = write_peft(self.data / f"made-{parent}", random_lora(parent))
+        trained: dict[str, Any] = {"run_id": f"run_{parent}", "feedback_ids": learnt, "objective": "mis_po"}
+        made = register(registry, files, self.digest, parent=parent, **trained)
         registry.record(made.number, "candidate", "judged", awaits="the test")
         answer = await self.http.post(f"/burnish/adapters/{made.number}/promote", json={})
         assert answer.json()["live"] == made.number, answer.text
@@ -119,23 +113,19 @@ async def test_old_versions_lose_their_weights_and_nothing_else(tmp_path: Path, 
         assert [each["state"] for each in listed["adapters"]] == ["pruned", "retired", "live"]
         assert (listed["live"], listed["previous"]) == (3, 2)
         samples = (await burnish.job()).samples()
-        versions = [sample.behaviour_version for sample in samples]
-        assert versions == [None, 3, 3], "as if some other model had said it"
+        assert [sample.behaviour_version for sample in samples] == [None, 3, 3], "as if another had said it"
         feedback = {name for sample in samples for name in sample.feedback_ids}
         assert not {*old} & feedback, "learnt all the same"
         export = {"format": "gguf", "path": str(tmp_path / "v1.gguf")}
         for path, body in (("1/promote", {}), ("1/export", export), ("rollback", {"to": 1})):
-            refused = await burnish.http.post(f"/burnish/adapters/{path}", json=body)
-            assert refused.status_code == 409
-            assert "v1 no longer has weights: only the latest 1" in refused.json()["error"]["message"]
+            words = await refusal(burnish.http, f"/burnish/adapters/{path}", body)
+            assert "v1 no longer has weights: only the latest 1" in words
 
 
 async def test_a_refresh_learns_everything_anew_and_is_compared_with_what_is_live(burnish: Rated) -> None:
     await burnish.version(0, await burnish.rate("good", "bad", "bad"))
     await burnish.version(1, await burnish.rate("good"))
-    nothing = await burnish.http.post("/burnish/train", json={})
-    assert nothing.status_code == 409
-    assert "no rating is ready" in nothing.json()["error"]["message"]
+    assert "no rating is ready" in await refusal(burnish.http, "/burnish/train", {})
     plan = await burnish.plan(refresh=True)
     assert (plan["would_train"], plan["parent"], plan["replayed"]) == (True, 0, 0)
     assert plan["trains_on"] == {"good": 2, "bad": 2}
@@ -166,7 +156,6 @@ async def test_the_learning_rate_follows_the_width_or_the_user(tmp_path: Path, w
     assert plan["hyperparameters"]["learning_rate"] == pytest.approx(rate)
     assert "0.22 of that for a model 576 wide, this one is 4096" in plan["note"]
     assert "a mixture of 8 experts, 2 for each token" in plan["note"]
-    assert spec.size
     assert (spec.size.hidden, spec.size.layers, spec.size.parameters, spec.size.experts) == (4096, 2, 16, 8)
     assert "; ".join(spec.notes) == plan["note"]
     async with rated(tmp_path, weights, learning_rate=1e-3) as burnish:
@@ -187,14 +176,11 @@ async def test_ratings_of_no_answer_are_counted_in_the_plan_and_in_the_status(bu
 
 
 @pytest.mark.parametrize("scrub", [True, False])
-async def test_log_scrub_leaves_out_an_exchange_with_a_key(
-    tmp_path: Path, weights: Path, scrub: bool
-) -> None:
-    async with world(tmp_path, Engine(), weights, {"log": {"scrub": scrub}}, schedule="manual") as http:
-        burnish = Rated(http, tmp_path / "data", weights_digest(weights))
+async def test_log_scrub_leaves_out_what_holds_a_key(tmp_path: Path, weights: Path, scrub: bool) -> None:
+    async with rated(tmp_path, weights, flags={"log": {"scrub": scrub}}) as burnish:
         await burnish.rate("good", "bad", f"good, with {'gh' + 'p_'}abcdefghijklmnopqrstuvwxyz0123456789")
         plan = await burnish.plan()
-        status = (await http.get("/burnish/status")).json()["learner"]
+        status = (await burnish.http.get("/burnish/status")).json()["learner"]
     expected = {"the exchange or the feedback holds a key or a token (log.scrub)": 1} if scrub else {}
     assert (plan["left_out"], status["left_out"]) == (expected, expected)
     assert plan["trains_on"] == {"good": 1 if scrub else 2, "bad": 1}
@@ -204,14 +190,12 @@ async def test_log_scrub_leaves_out_an_exchange_with_a_key(
 async def test_a_further_upstream_teaches_off_policy(tmp_path: Path, weights: Path, teaches: bool) -> None:
     async with upstream(reply(completion("Rain."))) as cloud:
         table = {"url": cloud.url, "models": ["cloud-1"], "teaches": teaches}
-        flags = {"upstreams": {"cloud": table}}
-        async with world(tmp_path, Engine(), weights, flags, schedule="manual") as http:
-            burnish = Rated(http, tmp_path / "data", weights_digest(weights))
+        async with rated(tmp_path, weights, flags={"upstreams": {"cloud": table}}) as burnish:
             await burnish.rate("good", "bad")
             await burnish.rate("good", "good", model="cloud-1")
             plan = await burnish.plan()
             samples = (await burnish.job()).samples()
-            status = (await http.get("/burnish/status")).json()["learner"]
+            status = (await burnish.http.get("/burnish/status")).json()["learner"]
     assert plan["trains_on"] == {"good": 3 if teaches else 1, "bad": 1}
     assert plan["left_out"] == status["left_out"]
     assert list(plan["left_out"].values()) == ([] if teaches else [2])
@@ -238,7 +222,7 @@ async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(burnish: 
 
 
 def steered(tmp_path: Path, weights: Path, *owners: str) -> AbstractAsyncContextManager[Rated]:
-    train = {"schedule": "auto", "min_ratings": 2, "min_good": 1, "min_bad": 1}
+    train: dict[str, Any] = {"schedule": "auto", "min_ratings": 2, "min_good": 1, "min_bad": 1}
     return rated(tmp_path, weights, flags={"owners": owners}, **train)
 
 
@@ -314,7 +298,7 @@ async def test_rlhf_is_a_warm_start_a_reward_model_and_a_policy_gradient_against
 
 
 async def test_rlhf_keeps_the_policy_gradient_and_values_of_the_user(tmp_path: Path, weights: Path) -> None:
-    own = {"objective": "gspo", "advanced": {"rewards": "ratings", "rounds": 7}}
+    own: dict[str, Any] = {"objective": "gspo", "advanced": {"rewards": "ratings", "rounds": 7}}
     async with rated(tmp_path, weights, **own) as burnish:
         await burnish.rate("good", "bad")
         plan = await burnish.plan(rlhf=True)

@@ -22,7 +22,6 @@ NO_COUNTS = {"ratings": 0, "good": 0, "bad": 0}
 
 
 def passed(world: World, seed: int, against: int) -> AdapterVersion:
-    """A version that passed the gate, as a run leaves it."""
     version = world.make_version(seed)
     record_pass(world, version.number, against)
     return version
@@ -120,9 +119,7 @@ async def test_a_damaged_version_does_not_hide_the_status(open_world: Open) -> N
 
 
 @pytest.mark.slow
-async def test_a_version_waits_until_the_next_passes(
-    open_world: Open, tiny_model: Path, taught: Path
-) -> None:
+async def test_a_version_waits_until_another_passes(open_world: Open, tiny_model: Path, taught: Path) -> None:
     def lets_pass(evidence: Evidence) -> Verdict:
         return PASSED
 

@@ -17,10 +17,6 @@ from tests.support.program import NOBODY, Screen, call, interrupt, on_terminal, 
 from tests.support.vllm_double import Engine
 
 
-def url_of(http: object) -> str:
-    return str(getattr(http, "base_url")).rstrip("/")  # noqa: B009
-
-
 async def test_nothing_that_was_learnt_is_left_in_the_engine(tmp_path: Path, weights: Path) -> None:
     """A rollback leaves versions loaded in an engine that has room; a reset doesn't."""
     engine = Engine()
@@ -30,12 +26,10 @@ async def test_nothing_that_was_learnt_is_left_in_the_engine(tmp_path: Path, wei
             await burnish.version(parent, learnt)
         await burnish.rate("bad")
         assert len(engine.loaded) == 2
-        done = await asyncio.to_thread(said, "reset", "--yes", url=url_of(burnish.http))
+        done = await asyncio.to_thread(said, "reset", "--yes", url=str(burnish.http.base_url))
         assert engine.loaded == {}
-        assert {name: done[name] for name in ("live", "replaced", "ratings", "run", "loaded")} == {
-            **{"live": 0, "replaced": 2, "ratings": 3},
-            **{"run": None, "loaded": []},
-        }
+        expected = {"live": 0, "replaced": 2, "ratings": 3, "run": None, "loaded": []}
+        assert {name: done[name] for name in expected} == expected
         status = (await burnish.http.get("/burnish/status")).json()
         assert (status["live"]["version"], status["counts"]["ratings"]) == (0, 0)
         assert status["learner"]["ready"]["new"] == 0
@@ -48,24 +42,21 @@ async def test_nothing_that_was_learnt_is_left_in_the_engine(tmp_path: Path, wei
         # The versions are still there.
         back = await burnish.http.post("/burnish/adapters/rollback", json={"to": 2})
         assert back.json()["live"] == 2
-        versions = Registry(burnish.data / "adapters").versions()
-        assert engine_name(versions[1]) in engine.loaded
+        assert engine_name(Registry(burnish.data / "adapters").get(2)) in engine.loaded
     with closing(sqlite3.connect(done["backup"])) as backup:
-        counts = "SELECT (SELECT count(*) FROM feedback), (SELECT count(*) FROM undo)"
-        undone = backup.execute(counts).fetchone()
-    assert undone == (3, 0), "the copy is from before"
+        counts = backup.execute("SELECT (SELECT count(*) FROM feedback), (SELECT count(*) FROM undo)")
+        assert counts.fetchone() == (3, 0), "the copy is from before"
     (mode,) = {path.stat().st_mode & 0o777 for path in (tmp_path / "data").glob("burnish.before-reset-*.db")}
     assert mode == 0o600
 
 
-async def test_the_run_under_way_ends_without_a_version(burnish: Rated, weights: Path) -> None:
+async def test_the_run_under_way_ends_without_a_version(burnish: Rated) -> None:
     await burnish.rate("good", "bad")
     started = (await burnish.http.post("/burnish/train", json={})).json()["run_id"]
     done = (await burnish.http.post("/burnish/reset", json={})).json()
     assert done["run"] in (started, None), "the weights are no model, so the run may have failed already"
     run = (await burnish.http.get(f"/burnish/runs/{started}")).json()
-    assert run["ended_at"]
-    assert run["status"] in ("interrupted", "failed")
+    assert run["ended_at"] and run["status"] in ("interrupted", "failed")
     again = [burnish.http.post("/burnish/reset", json={"reason": "twice"}) for _ in range(2)]
     assert [(await each).json()["ratings"] for each in again] == [0, 0]
     assert (await burnish.http.get("/burnish/status")).json()["learner"]["state"] == "idle"
@@ -87,17 +78,15 @@ async def test_a_version_that_waits_is_rejected(burnish: Rated) -> None:
     assert refused.json()["error"]["code"] == "nothing_waits"
 
 
-async def test_instructions_from_comments_go_and_those_by_hand_stay(tmp_path: Path, weights: Path) -> None:
-    engine = Engine()
-    async with rated(tmp_path, weights, engine) as burnish:
-        await burnish.rate("bad")
-        last = (await burnish.http.get("/v1/feedback")).json()["data"][0]["completion_id"]
-        comment = {"completion_id": last, "rating": "bad", "comment": "too long"}
-        await burnish.http.post("/v1/feedback", json=comment)
-        await burnish.http.post("/burnish/instructions", json={"text": "be kind"})
-        await burnish.http.post("/burnish/reset", json={})
-        left = (await burnish.http.get("/burnish/instructions")).json()["data"]
-        assert [each["text"] for each in left] == ["be kind"]
+async def test_instructions_from_comments_go_and_those_by_hand_stay(burnish: Rated) -> None:
+    await burnish.rate("bad")
+    last = (await burnish.http.get("/v1/feedback")).json()["data"][0]["completion_id"]
+    comment = {"completion_id": last, "rating": "bad", "comment": "too long"}
+    await burnish.http.post("/v1/feedback", json=comment)
+    await burnish.http.post("/burnish/instructions", json={"text": "be kind"})
+    await burnish.http.post("/burnish/reset", json={})
+    left = (await burnish.http.get("/burnish/instructions")).json()["data"]
+    assert [each["text"] for each in left] == ["be kind"]
 
 
 async def test_an_owner_confirms_in_the_chat(tmp_path: Path, weights: Path) -> None:
@@ -120,7 +109,7 @@ def asked(url: str) -> AbstractContextManager[tuple[Screen, subprocess.Popen[byt
 
 async def test_a_terminal_asks_and_anything_else_wants_yes(burnish: Rated) -> None:
     await burnish.version(0, await burnish.rate("good", "bad"))
-    url = url_of(burnish.http)
+    url = str(burnish.http.base_url)
     refused = await asyncio.to_thread(call, "reset", url=url, stdin="y\n")
     assert (refused.returncode, "burnish reset --yes" in refused.stderr) == (2, True)
 

@@ -33,7 +33,7 @@ from burnish.training.job import Evaluation, JobDirectory, PolicyReply
 from tests.learner.conftest import Open
 from tests.learner.test_export import PLAIN
 from tests.support.patience import within
-from tests.support.upstream import Received, Script, Upstream, reply, upstream
+from tests.support.upstream import Received, Script, Upstream, completion, reply, upstream
 
 PARAMETERS = {"type": "object", "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
@@ -49,16 +49,8 @@ NO_PARSER = reply(
     b'--tool-call-parser to be set","type":"BadRequestError","param":null,"code":400}',
     status="400 Bad Request",
 )
-MEASURED = Evaluation(
-    run_id="run_1",
-    held_out=(),
-    kl_per_token=0.1,
-    general_loss=3.0,
-    general_loss_reference=3.0,
-    weight_change=0.001,
-    seconds=1.0,
-    peak_rss_bytes=1,
-)
+LOSSES = {"general_loss": 3.0, "general_loss_reference": 3.0, "kl_per_token": 0.1, "weight_change": 0.001}
+MEASURED = Evaluation(run_id="run_1", held_out=(), seconds=1.0, peak_rss_bytes=1, **LOSSES)
 
 
 def question(number: int, **params: Any) -> Completion:
@@ -118,9 +110,8 @@ async def test_both_versions_are_asked_the_same_and_their_replies_paired() -> No
         candidate = Endpoint(new.url, "m@v2", 2, "secret", fields=fields)
         rollouts = await sample(asking, candidate, Endpoint(old.url, "m", 0))
     names = [f"cmpl_{i:02d}" for i in range(5)]
-    assert [(r.policy, r.prompt_id) for r in rollouts] == [
-        (policy, name) for policy in ("candidate", "incumbent") for name in names
-    ]
+    assert [r.policy for r in rollouts] == ["candidate"] * 5 + ["incumbent"] * 5
+    assert [r.prompt_id for r in rollouts] == names * 2
     assert (rollouts[3].reply, rollouts[3].finished) == ("base: Question 3?", True)
     assert rollouts[3].messages == ({"role": "user", "content": "Question 3?"},)
     assert not rollouts[8].finished
@@ -139,9 +130,7 @@ async def test_facts_are_asked_plainly_and_told_apart_from_other_replies() -> No
 
     async def knows(request: Received, writer: asyncio.StreamWriter) -> None:
         answer = truth.get(request.json()["messages"][-1]["content"], ("no fact",))[0]
-        message = {"role": "assistant", "content": f"It is {answer}."}
-        content = orjson.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
-        await reply(content)(request, writer)
+        await reply(completion(f"It is {answer}."))(request, writer)
 
     rollouts, new, _ = await sampled(knows, ECHO, [*asked(2), *fact_prompts()])
     found, others = known(both(rollouts))
@@ -244,8 +233,7 @@ async def test_tools_are_sent_as_the_client_sent_them_and_calls_come_back() -> N
     assert not without.keys() & {"tools", "tool_choice", "parallel_tool_calls"}
     called = found["candidate"]["cmpl_00"]
     assert (called.reply, called.tool_calls, called.tools) == ("", (CALL,), tuple(TOOLS))
-    assert called.finished
-    assert called.called
+    assert called.finished and called.called
     assert found["incumbent"]["cmpl_07"].reply == "b: Question 7?"
     assert not found["incumbent"]["cmpl_07"].called
 
@@ -303,10 +291,7 @@ async def test_the_embedded_engine_takes_tools(open_world: Open) -> None:
 def test_a_preference_model_is_not_learnt_from_rated_calls() -> None:
     text = {"role": "assistant", "content": "Warm."}
     call = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    rated = [
-        RatedCompletion(PLAIN._replace(reply=message), 1.0, 1.0, ("f",), None, None)
-        for message in (text, call)
-    ]
+    rated = [RatedCompletion(PLAIN._replace(reply=reply), 1.0, 1.0, (), None, None) for reply in (text, call)]
     assert [each.text for each in rated_replies(rated)] == ["Warm."]
 
 
@@ -331,10 +316,8 @@ def test_a_quarter_of_the_prompts_may_come_with_tools() -> None:
 def test_prompts_with_tools_are_asked_though_they_were_learnt_from_the_others_first() -> None:
     rated = [question(i, tools=TOOLS) for i in range(20, 40)]
     chosen = prompts([], [*rated, question(1, tools=TOOLS)], [each.id for each in rated])
-    assert [prompt.id for prompt in chosen if prompt.tools] == [
-        "cmpl_01",
-        *(f"cmpl_{i}" for i in range(20, 20 + MAX_WITH_TOOLS - 1)),
-    ]
+    others = [f"cmpl_{i}" for i in range(20, 20 + MAX_WITH_TOOLS - 1)]
+    assert [prompt.id for prompt in chosen if prompt.tools] == ["cmpl_01", *others]
     # With tools at hand the user's instructions are an agent's: ordinary questions come without.
     assert all(len(prompt.messages) == 1 for prompt in chosen if not prompt.tools)
 
@@ -373,10 +356,8 @@ def test_ordinary_questions_have_a_topic_and_are_not_the_benchs() -> None:
         ({"max_tokens": 9999, "temperature": 2}, {"max_tokens": MAX_TOKENS, "temperature": 1.0}),
         ({"max_completion_tokens": 7, "max_tokens": 9}, {"max_tokens": 7}),
         ({"max_tokens": 0}, {"max_tokens": MAX_TOKENS}),
-        (
-            {"max_tokens": None, "temperature": None, "stop": ["\n"]},
-            {"max_tokens": MAX_TOKENS, "stop": ["\n"]},
-        ),
+        ({"max_tokens": None, "temperature": None}, {"max_tokens": MAX_TOKENS}),
+        ({"stop": ["\n"]}, {"max_tokens": MAX_TOKENS, "stop": ["\n"]}),
     ],
 )
 def test_parameters_are_the_callers_within_bounds(params: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -114,9 +114,7 @@ async def test_an_engine_left_asleep_is_woken_first(tmp_path: Path, weights: Pat
         assert await ask(http, "default") == engine_name(version)
 
 
-async def test_on_a_shared_gpu_the_engine_sleeps_meanwhile(
-    tmp_path: Path, weights: Path, engine: Engine
-) -> None:
+async def test_on_a_shared_gpu_the_engine_sleeps(tmp_path: Path, weights: Path, engine: Engine) -> None:
     async with rated(tmp_path, weights, engine, device="shared") as burnish:
         await burnish.rate(*["good", "bad"] * 4)
         await burnish.job()  # which fails

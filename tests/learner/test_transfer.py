@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.learner.test_foreign_engine import Engine, world
+from tests.learner.test_foreign_engine import world
 from tests.support.lora import tensors, write_peft
 from tests.support.program import call
 from tests.support.tiny_gguf import Shape, blank, tiny_lora
+from tests.support.vllm_double import Engine
 
 LLAMA = Shape("llama")
 MODULE = "model.layers.0.self_attn.q_proj"
@@ -54,8 +55,7 @@ async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
         assert (await import_(http, tmp_path / "out.gguf")).json()["version"] == 2
         assert (await export(http, 2, tmp_path / "back", "peft")).status_code == 200
         assert same(trained, tmp_path / "back")
-        live = await http.post("/burnish/adapters/2/promote", json={})
-        assert live.json()["live"] == 2
+        assert (await http.post("/burnish/adapters/2/promote", json={})).json()["live"] == 2
 
 
 async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
@@ -74,8 +74,7 @@ async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
 
 async def test_merged_with_a_gguf_base(tmp_path: Path) -> None:
     trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
-    base = blank(tmp_path / "base.gguf", LLAMA)
-    async with world(tmp_path, Engine(), base) as http:
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         await import_(http, trained)
         written = await export(http, 1, tmp_path / "merged.gguf", "merged-gguf")
         assert written.status_code == 200, written.text
@@ -84,12 +83,11 @@ async def test_merged_with_a_gguf_base(tmp_path: Path) -> None:
         assert merged["size_bytes"] == (tmp_path / "merged.gguf").stat().st_size
         refused = await export(http, 1, tmp_path / "merged", "merged-hf")
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_directory_base")
-    [query] = [
-        t for t in gguf.GGUFReader(tmp_path / "merged.gguf").tensors if t.name == "blk.0.attn_v.weight"
-    ]
+    written_tensors = gguf.GGUFReader(tmp_path / "merged.gguf").tensors
+    [value] = [tensor for tensor in written_tensors if tensor.name == "blk.0.attn_v.weight"]
     weights = tiny_lora(LLAMA, 1)
     a, b = (weights[f"base_model.model.model.layers.0.self_attn.v_proj.lora_{half}.weight"] for half in "AB")
-    np.testing.assert_allclose(query.data, b @ a, atol=1e-6)
+    np.testing.assert_allclose(value.data, b @ a, atol=1e-6)
 
 
 async def test_merged_with_a_directory_as_base(tmp_path: Path) -> None:

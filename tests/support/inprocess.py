@@ -64,6 +64,13 @@ async def logged(client: httpx.AsyncClient) -> list[dict[str, Any]]:
     return [(await client.get(f"/burnish/completions/{each['id']}")).json() for each in listed][::-1]
 
 
+async def refusal(client: httpx.AsyncClient, path: str, body: dict[str, Any], status: int = 409) -> str:
+    """Return in which words a request is refused."""
+    answer = await client.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["error"]["message"])
+
+
 async def ratings(client: httpx.AsyncClient) -> list[dict[str, Any]]:
     return list((await client.get("/v1/feedback")).json()["data"])
 

@@ -240,6 +240,11 @@ def live_version(tmp_path: Path, digest: str) -> AdapterVersion:
     return made
 
 
+async def trouble(http: httpx.AsyncClient) -> str:
+    """What burnish says is wrong with its engine; empty: nothing."""
+    return (await http.get("/burnish/status")).json()["engine"]["trouble"] or ""
+
+
 async def ask(http: httpx.AsyncClient, model: str) -> str:
     body = {"model": model, "messages": [{"role": "user", "content": "Who are you?"}]}
     answer = await http.post("/v1/chat/completions", json=body)

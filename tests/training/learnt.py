@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from burnish.training.job import Hyperparameters, JobDirectory, PolicyReply
 from tests.support.jobs import LONG, SHORT, TOPICS, Base, sample, write_job
@@ -56,12 +56,10 @@ def rollouts() -> list[PolicyReply]:
 
 def calls() -> list[PolicyReply]:
     """Replies that call a tool, which the small model's chat template does not write."""
-    return [_called(policy, finished=policy == "incumbent") for policy in ("candidate", "incumbent")]
-
-
-def _called(policy: Literal["candidate", "incumbent"], *, finished: bool) -> PolicyReply:
     call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
-    return PolicyReply(
-        policy=policy, prompt_id="tool", messages=({"role": "user", "content": "Is it warm in Paris?"},),
-        tools=TOOLS, reply="", tool_calls=(call,), finished=finished,
-    )  # fmt: skip
+    asked = {"prompt_id": "tool", "messages": ({"role": "user", "content": "Is it warm in Paris?"},)}
+    made: dict[str, Any] = asked | {"tools": TOOLS, "reply": "", "tool_calls": (call,)}
+    return [
+        PolicyReply(policy="candidate", finished=False, **made),
+        PolicyReply(policy="incumbent", finished=True, **made),
+    ]

@@ -41,14 +41,10 @@ def rated(conversation: str, reward: float, **changes: Any) -> RatedCompletion:
     return RatedCompletion(completion, reward, 1.0, (f"fb_{conversation}",), None, None)
 
 
-def rating(answer: RatedCompletion) -> Rating:
-    completion = answer.completion
-    effective = Effective(
-        answer.reward, answer.weight, answer.feedback_ids, answer.comment, answer.correction, ()
-    )
-    return Rating(
-        answer.answer, completion.conversation_id, completion.served, False, effective, (), answer.fault
-    )
+def rating(reply: RatedCompletion) -> Rating:
+    logged = reply.completion
+    effective = Effective(reply.reward, reply.weight, reply.feedback_ids, reply.comment, reply.correction, ())
+    return Rating(reply.answer, logged.conversation_id, logged.served, False, effective, (), reply.fault)
 
 
 def samples(talk: list[RatedCompletion]) -> list[Sample]:
@@ -81,9 +77,7 @@ def test_what_training_cannot_use_is_left_out(renderer: Renderer, changes: dict[
     with pytest.raises(Unrenderable, match=why):
         rendered(sample(**changes), renderer, 2048)
     told = obstacle_of(rated("c", 1.0, **changes).completion, Rules({}, "auto", scrub=True))
-    assert re.search(why, told or "the chat template does not write tool calls"), (
-        "a rating of it says so at once"
-    )
+    assert re.search(why, told or "the chat template does not write tool calls"), "a rating says so at once"
 
 
 @pytest.mark.parametrize("text", ["茶是什么？", "ما هو الشاي؟", "Чай – 🫖\u2028", "e\u0301 ﬀ ½", "สวัสดี"])
@@ -108,9 +102,7 @@ def test_a_reply_after_tool_calls_is_learnt(renderer: Renderer) -> None:
         {"role": "user", "content": {"text": "no list"}},
     ],
 )
-def test_a_malformed_message_is_refused_by_the_template_or_read_as_text(
-    renderer: Renderer, message: dict[str, Any]
-) -> None:
+def test_a_malformed_message_is_refused_or_read_as_text(renderer: Renderer, message: dict[str, Any]) -> None:
     try:
         found = rendered(sample(messages=(message,)), renderer, 2048)
     except Unrenderable as error:
@@ -131,9 +123,7 @@ def learnt(
     return lessons(run, samples(talk)), dict(counted.counts)
 
 
-def test_what_is_left_out_is_counted_and_the_rest_is_learnt(
-    backend: TorchPeftBackend, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_left_out_is_counted(backend: TorchPeftBackend, caplog: pytest.LogCaptureFixture) -> None:
     talk = [
         rated("good", 1.0),
         rated("bad", -1.0),
@@ -177,14 +167,10 @@ def test_replies_of_another_model_are_learnt_from_where_they_are(backend: TorchP
 
 def test_a_comment_without_a_question_is_left_out(backend: TorchPeftBackend) -> None:
     odd = replace(rated("c", -1.0, messages=({"role": "system", "content": "Speak."},)), comment="too long")
-    pictured = replace(
-        rated("d", -1.0, messages=({"role": "user", "content": [IMAGE]},)), comment="no, a dog"
-    )
+    pictured = replace(rated("d", -1.0, messages=({"role": "user", "content": [IMAGE]},)), comment="a dog")
     talk = [odd, pictured, rated("e", 1.0), rated("f", -1.0)]
     counted = LeftOut()
     with pytest.raises(Exception, match="no comment is left"):
         lessons(run_of(backend, counted, base=OUR_BASE, objective="hybrid"), samples(talk))
     assert counted.counts["no message of a user comes before the answer"] == 1
-    assert counted.counts["there are images, audio or files in the conversation"] == 2, (
-        "the rating and the comment"
-    )
+    assert counted.counts["there are images, audio or files in the conversation"] == 2, "rating and comment"

@@ -24,9 +24,8 @@ logps = st.lists(floats, max_size=4).map(tuple)
 rows = st.lists(logps, max_size=3).map(tuple)
 teachers = st.none() | st.builds(Distribution, st.lists(ids, max_size=3).map(tuple), rows)
 replies = st.builds(LessonReply, st.builds(Rendered, ids, ids), floats, floats, logps, logps, teachers)
-lessons = st.lists(
-    st.builds(Lesson, st.sampled_from(["mis_po", "dpo", "distil"]), st.tuples(replies)), max_size=4
-)
+losses = st.sampled_from(["mis_po", "dpo", "distil"])
+lessons = st.lists(st.builds(Lesson, losses, st.tuples(replies)), max_size=4)
 
 
 def job(path: Path, count: int = 4, **changes: Any) -> JobDirectory:
@@ -37,9 +36,7 @@ def job(path: Path, count: int = 4, **changes: Any) -> JobDirectory:
 @given(
     lessons, st.dictionaries(texts, st.integers(1, 9), max_size=3), st.dictionaries(texts, texts, max_size=3)
 )
-def test_lessons_come_back_to_the_last_bit(
-    made: list[Lesson], counts: dict[str, int], answers: dict[str, str]
-):
+def test_lessons_come_back_bit_for_bit(made: list[Lesson], counts: dict[str, int], answers: dict[str, str]):
     left_out = LeftOut(Counter(counts), answers)
     with TemporaryDirectory() as directory:
         kept = job(Path(directory) / "job")

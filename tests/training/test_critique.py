@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -34,25 +35,19 @@ def taught(backend: TorchPeftBackend) -> list[Rendered]:
 
 
 def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_is() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "text", "text": "rain?"}]},
         {"role": "assistant", "content": "Water."},
         {"role": "user", "content": "And snow?"},
     ]
     found = with_comments(messages, ["too long", "shorter!"])
-    assert [message["content"] for message in found] == [
-        "Be kind.",
-        "What is\nrain?",
-        "Water.",
-        "And snow?\n\n(too long; shorter!)",
-    ]
+    texts = [message["content"] for message in found]
+    assert texts == ["Be kind.", "What is\nrain?", "Water.", "And snow?\n\n(too long; shorter!)"]
     assert messages[-1]["content"] == "And snow?"
 
 
-def test_the_model_that_was_told_teaches_the_one_that_was_not(
-    backend: TorchPeftBackend, taught: list[Rendered]
-) -> None:
+def test_the_model_that_was_told_teaches_the_other(backend: TorchPeftBackend, taught: list[Rendered]) -> None:
     taught_to = {tokens.prompt for tokens in taught}
     plain = {tuple(backend.renderer.prompt(criticised(n).messages)) for n in range(4)}
     assert taught_to
@@ -60,9 +55,7 @@ def test_the_model_that_was_told_teaches_the_one_that_was_not(
     assert len(taught) <= 4 * MOST_REVISIONS
 
 
-def test_what_is_taught_is_whole_on_topic_and_shorter(
-    backend: TorchPeftBackend, taught: list[Rendered]
-) -> None:
+def test_what_is_taught_is_whole_apt_and_shorter(backend: TorchPeftBackend, taught: list[Rendered]) -> None:
     texts = [backend.renderer.text(tokens.reply) for tokens in taught]
     for text, tokens in zip(texts, taught, strict=True):
         assert tokens.reply[-1] == backend.renderer.end_id

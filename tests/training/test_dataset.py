@@ -1,27 +1,24 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.training.backends.base import Lesson, LessonReply
 from burnish.training.dataset import batches
+from burnish.training.rendering import Rendered
 
 
-@dataclass(frozen=True)
-class Item:
-    number: int
-    good: bool
-
-
-def items(good: int, bad: int) -> list[Item]:
-    return [Item(n, n < good) for n in range(good + bad)]
+def items(good: int, bad: int) -> list[Lesson]:
+    pulls = [1.0] * good + [-1.0] * bad
+    replies = [LessonReply(Rendered((), (n,)), pull, 1.0, (), ()) for n, pull in enumerate(pulls)]
+    return [Lesson("sft", (reply,)) for reply in replies]
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 12), st.integers(0, 9))
 def test_each_epoch_sees_each_sample_once(good: int, bad: int, size: int, seed: int):
     found = batches(items(good, bad), size, seed)
-    assert sorted(item.number for batch in found for item in batch) == list(range(good + bad))
+    numbers = [item.replies[0].tokens.reply[0] for batch in found for item in batch]
+    assert sorted(numbers) == list(range(good + bad))
     assert all(found)
 
 

@@ -13,24 +13,16 @@ from hypothesis import strategies as st
 from burnish.training.dataset import LeftOut
 from burnish.training.episodes import ALIKE, ALONE, WORSE, valued, worths
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory
+from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, Objective
 from burnish.training.loop import train
 from tests.support.jobs import Base, context, job_spec, sample
 from tests.training.test_stages import MUCH, shift
 
-CONFIG = Hyperparameters()
-
 
 def step(name: str, reward: float = 0.0, reply: str = "hit", **more: Any) -> EpisodeStep:
-    return EpisodeStep(
-        completion_id=name,
-        messages=context("Rain"),
-        reply={"role": "assistant", "content": reply},
-        finished=True,
-        behaviour_version=0,
-        reward=reward,
-        **more,
-    )
+    usual: dict[str, Any] = {"messages": context("Rain"), "finished": True, "behaviour_version": 0}
+    message = {"role": "assistant", "content": reply}
+    return EpisodeStep(completion_id=name, reply=message, reward=reward, **usual, **more)
 
 
 def episode(name: str, group: str, whole: float, *rewards: float, reply: str = "hit") -> Episode:
@@ -40,19 +32,18 @@ def episode(name: str, group: str, whole: float, *rewards: float, reply: str = "
 
 def pulls(
     episodes: list[Episode],
-    objective: str = "rloo",
+    objective: Objective = "rloo",
     left_out: LeftOut | None = None,
-    config: Hyperparameters = CONFIG,
+    discount: float = 1.0,
 ) -> dict[str, float]:
+    config = Hyperparameters(discount=discount)
     found = valued(episodes, objective, config, left_out or LeftOut())
     return {each.step.completion_id: each.advantage for each in found}
 
 
 def test_a_step_is_worth_what_comes_from_then_on() -> None:
     assert worths(episode("a", "g", 10.0, 1.0, 0.0, 2.0), 1.0) == [13.0, 12.0, 12.0]
-    assert worths(episode("a", "g", 10.0, 1.0, 0.0, 2.0), 0.5) == [4.0, 6.0, 12.0], (
-        "the whole comes at the end"
-    )
+    assert worths(episode("a", "g", 10.0, 1.0, 0.0, 2.0), 0.5) == [4.0, 6.0, 12.0], "the whole comes last"
 
 
 def test_with_a_discount_the_shorter_of_two_successes_is_the_better_one() -> None:
@@ -60,23 +51,20 @@ def test_with_a_discount_the_shorter_of_two_successes_is_the_better_one() -> Non
     counted = LeftOut()
     assert pulls(both, left_out=counted) == {}
     assert counted.counts[ALIKE] == 2
-    found = pulls(both, config=CONFIG.model_copy(update={"discount": 0.5}))
+    found = pulls(both, discount=0.5)
     assert found["short.0"] == 0.25
     assert found["long.0"] == -0.25
 
 
 def test_rloo_compares_with_the_other_attempts_at_the_same_step() -> None:
-    found = pulls(
-        [episode("a", "g", 1.0, 0.0, 0.0), episode("b", "g", -1.0, 0.0), episode("c", "g", 0.0, 0.0)]
-    )
+    episodes = [episode("a", "g", 1.0, 0.0, 0.0), episode("b", "g", -1.0, 0.0), episode("c", "g", 0.0, 0.0)]
+    found = pulls(episodes)
     assert found == {"a.0": 1.5, "a.1": 1.5, "b.0": -1.5}, "c is as good as the mean of the others"
 
 
 def test_an_early_mistake_is_not_blamed_on_later_steps() -> None:
     blamed = pulls([episode("a", "g", 0.0, -1.0, 1.0), episode("b", "g", 0.0, 0.0, 0.0)])
-    assert blamed == {"a.1": 1.0, "b.1": -1.0}, (
-        "both came to 0 in all, and the second step made the difference"
-    )
+    assert blamed == {"a.1": 1.0, "b.1": -1.0}, "both came to 0, and the second step made the difference"
 
 
 def test_equal_groups_and_lone_attempts_are_dropped_and_counted() -> None:

@@ -27,7 +27,8 @@ def test_tool_calls_are_no_texts_to_be_scored(tiny: Base, tmp_path: Path) -> Non
     train(job)
     job.write_replies([*rollouts(), *calls()])
     both = evaluate(job)
-    assert "tool" not in {each.prompt_id for each in (*both.words, *both.related)}
+    assert "tool" not in {reply.prompt_id for reply in both.words}
+    assert "tool" not in {reply.prompt_id for reply in both.related}
     assert both.kl_per_token is not None
     assert both.words
     assert both.related
@@ -36,9 +37,7 @@ def test_tool_calls_are_no_texts_to_be_scored(tiny: Base, tmp_path: Path) -> Non
     assert (alone.kl_per_token, alone.words, alone.related) == (None, (), ())
     written = '{"name": "weather", "arguments": {"city": "Paris"}}'
     job.write_replies([each.model_copy(update={"tool_calls": (), "reply": written}) for each in calls()])
-    assert evaluate(job).words == (), (
-        "a comment is about texts, and this is a call that the engine didn't parse"
-    )
+    assert evaluate(job).words == (), "a comment is about texts, and this is an unparsed call"
 
 
 def test_a_reply_is_likelier_under_its_own_question_than_under_others(evaluation: Evaluation) -> None:
@@ -47,10 +46,7 @@ def test_a_reply_is_likelier_under_its_own_question_than_under_others(evaluation
         if ("candidate", question) in found:
             assert found["candidate", question] > max(0.4, found["incumbent", question])
     assert len(found) >= len(REPLIES)
-
-
-def test_replies_with_a_word_of_their_question_need_no_model(evaluation: Evaluation) -> None:
-    assert {each.prompt_id for each in evaluation.related} <= REPLIES.keys()
+    assert {question for _, question in found} <= REPLIES.keys(), "those with a word of it need no model"
 
 
 def test_replies_of_the_trained_kind_have_become_likelier(evaluation: Evaluation) -> None:

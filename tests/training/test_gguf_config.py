@@ -76,10 +76,8 @@ def test_a_dequantised_file_computes_what_the_engine_does(
 
     base = tiny_file(tmp_path, architecture, blocks=blocks, keys=keys, tensors=tensors)
     weights = prepared_weights(base, file_digest(base), tmp_path / "weights")
-    model = AutoModelForCausalLM.from_pretrained(
-        weights, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-    [trained] = steps(model, PROMPT, 1)
+    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32, attn_implementation="eager")
+    [trained] = steps(model.eval(), PROMPT, 1)
     served = likeliest(base, tmp_path / "log")
     tolerance = GELU_TOLERANCE if architecture.startswith("gemma") else TOLERANCE
     assert max(abs(trained[token] - value) for token, value in served.items()) < tolerance
@@ -147,9 +145,8 @@ def completed(path: Path, architecture: str, keys: Mapping[str, Any], factors: A
     shape = Shape(architecture, head_dim=16 if architecture in ("llama", "qwen2") else 32)
     tensors = {"token_embd.weight": np.zeros((8, 64), np.float32)}
     tensors |= {} if factors is None else {ROPE_FREQS: factors}
-    config = CONFIGS[architecture](
-        hidden_size=64, num_attention_heads=4, head_dim=shape.head_dim, max_position_embeddings=4096
-    )
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    config = CONFIGS[architecture](head_dim=shape.head_dim, **sizes)
     complete(config, read_gguf(tiny_gguf.write(path / "base.gguf", shape, tensors, keys=keys)))
     return config
 
@@ -191,20 +188,13 @@ def test_what_transformers_cannot_compute_is_refused(
 
 @settings(deadline=None, max_examples=30)
 @given(factor=st.floats(1, 64, width=32), theta=st.sampled_from([1e4, 5e5]))
-def test_llama_3_is_told_by_its_factors(
-    factor: float, theta: float, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_factors_tell_llama_3(factor: float, theta: float, tmp_path_factory: pytest.TempPathFactory) -> None:
     factors = llama3_factors(16, factor, theta)
     keys = {"rope.freq_base": theta}
     config = completed(tmp_path_factory.mktemp("right"), "llama", keys, factors)
-    assert config.rope_parameters == {
-        "rope_type": "llama3",
-        "rope_theta": theta,
-        "factor": pytest.approx(factor),
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    }
+    frequencies = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    scaling = {"rope_type": "llama3", "rope_theta": theta, "factor": pytest.approx(factor)}
+    assert config.rope_parameters == scaling | frequencies
 
 
 def test_a_llama_that_transformers_takes_for_a_mistral_has_no_window(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from burnish.system import durable
 from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, JobSpec, PolicyReply, Sample
+from burnish.training.job import JobDirectory, PolicyReply
 from tests.support.jobs import NO_BASE, brief_samples, write_job
 
 
@@ -17,14 +17,17 @@ def job(tmp_path: Path) -> JobDirectory:
     return write_job(tmp_path / "job", NO_BASE, brief_samples(3, 1))
 
 
+def rollout(text: str) -> PolicyReply:
+    question = ({"content": text},)
+    return PolicyReply(policy="candidate", prompt_id="1", messages=question, reply=text, finished=True)
+
+
 def test_what_is_written_is_what_is_read(job: JobDirectory):
     assert job.samples() == brief_samples(3, 1)
     assert job.spec().base_model == "smollm2"
-    rollout = PolicyReply(
-        policy="candidate", prompt_id="1", messages=(), reply="a\u2028b\x85c\n", finished=True
-    )
-    job.write_replies([rollout, rollout])
-    assert job.replies() == [rollout, rollout]
+    replies = [rollout("a\u2028b\x85c\n"), rollout("b")]
+    job.write_replies(replies)
+    assert job.replies() == replies
 
 
 @given(st.text())
@@ -35,11 +38,8 @@ def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str):
         return
     job = JobDirectory(tmp_path_factory.getbasetemp() / "any")
     job.path.mkdir(exist_ok=True)
-    rollout = PolicyReply(
-        policy="incumbent", prompt_id="1", messages=({"content": text},), reply=text, finished=False
-    )
-    job.write_replies([rollout])
-    assert job.replies() == [rollout]
+    job.write_replies([rollout(text)])
+    assert job.replies() == [rollout(text)]
 
 
 def test_files_are_private(job: JobDirectory):
@@ -65,10 +65,9 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str):
 
 
 def test_unknown_fields_are_refused(job: JobDirectory):
-    with pytest.raises(ValueError, match="surprise"):
-        JobSpec.model_validate({**job.spec().model_dump(), "surprise": 1})
-    with pytest.raises(ValueError, match="surprise"):
-        Sample.model_validate({**job.samples()[0].model_dump(), "surprise": 1})
+    for model in (job.spec(), job.samples()[0]):
+        with pytest.raises(ValueError, match="surprise"):
+            model.model_validate(model.model_dump() | {"surprise": 1})
 
 
 def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path):

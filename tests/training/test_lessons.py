@@ -16,13 +16,9 @@ RATED = ("mis_po", "kto", "bench.learning.losses.forms:published")
 
 
 def learnt(
-    backend: TorchPeftBackend,
-    objective: Objective,
-    samples: list[Sample],
-    left_out: LeftOut | None = None,
-    **more: object,
+    backend: TorchPeftBackend, objective: Objective, samples: list[Sample], *left_out: LeftOut, **more: object
 ) -> list[Lesson]:
-    run = run_of(backend, left_out, objective=objective, hyperparameters=Hyperparameters(**more))
+    run = run_of(backend, *left_out, objective=objective, hyperparameters=Hyperparameters(**more))
     return lessons(run, samples)
 
 
@@ -31,9 +27,7 @@ def one_good_of_four() -> list[Sample]:
 
 
 @pytest.mark.parametrize("loss", RATED)
-def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
-    backend: TorchPeftBackend, loss: Objective
-) -> None:
+def test_each_rated_reply_is_a_lesson_and_classes_balance(backend: TorchPeftBackend, loss: Objective) -> None:
     found = learnt(backend, loss, one_good_of_four())
     assert [lesson.loss for lesson in found] == [loss] * 4
     (good, *bad) = [reply for lesson in found for reply in lesson.replies]
@@ -82,9 +76,7 @@ def test_sft_learns_the_good_ones_only(backend: TorchPeftBackend) -> None:
     assert only.good
 
 
-def test_sft_learns_corrections_and_preferred_answers_whatever_they_were_rated(
-    backend: TorchPeftBackend,
-) -> None:
+def test_sft_learns_corrections_and_preferred_answers_however_rated(backend: TorchPeftBackend) -> None:
     wanted = SHORT.format(TOPICS[1])
     corrected = sample(1, good=False, correction=wanted)
     worse = ({"role": "assistant", "content": LONG.format(TOPICS[2])},)
@@ -99,7 +91,7 @@ def test_sft_learns_corrections_and_preferred_answers_whatever_they_were_rated(
 def test_a_correction_and_a_preference_are_pairs(backend: TorchPeftBackend) -> None:
     wanted = SHORT.format(TOPICS[1])
     corrected = sample(1, good=False, correction=wanted, reward=0.0)
-    others = [LONG.format(TOPICS[2]), LONG.format(TOPICS[3])]
+    others = [LONG.format(topic) for topic in TOPICS[2:4]]
     worse = tuple({"role": "assistant", "content": text} for text in others)
     preferred = sample(2, good=True, worse=worse)
     found = learnt(backend, "dpo", [corrected, preferred, sample(3, good=True)])
@@ -112,9 +104,7 @@ def test_a_correction_and_a_preference_are_pairs(backend: TorchPeftBackend) -> N
     ("objective", "missing"),
     [("dpo", "no pair is left"), ("critique", "no comment is left"), ("sft", "one-sided")],
 )
-def test_what_an_objective_lacks_is_said(
-    backend: TorchPeftBackend, objective: Objective, missing: str
-) -> None:
+def test_objectives_say_what_they_lack(backend: TorchPeftBackend, objective: Objective, missing: str) -> None:
     with pytest.raises(NotTrainable, match=missing):
         learnt(backend, objective, [sample(1, good=False)])
 

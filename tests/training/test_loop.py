@@ -15,10 +15,10 @@ import pytest
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.errors import Diverged, JobError, NotTrainable
 from burnish.training.evaluate import evaluate
-from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, PolicyReply, TrainResult
+from burnish.training.job import Evaluation, Hyperparameters, JobDirectory
 from burnish.training.loop import train
-from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, context, sample, write_job
-from tests.training.learnt import COMMAND
+from tests.support.jobs import NO_BASE, Base, brief_samples, sample, write_job
+from tests.training.learnt import COMMAND, rollouts
 
 MEMORY_LIMIT = 2_500_000_000
 
@@ -29,16 +29,6 @@ def make(tmp_path: Path, tiny: Base):
         return write_job(tmp_path / name, base, samples, **changes)
 
     return make
-
-
-def rollouts() -> list[PolicyReply]:
-    return [
-        PolicyReply(
-            policy=policy, prompt_id=topic, messages=context(topic), reply=form.format(topic), finished=True
-        )
-        for policy, form in (("candidate", SHORT), ("incumbent", LONG))
-        for topic in TOPICS[12:]
-    ]
 
 
 def margin(evaluation: Evaluation, policy: str) -> float:
@@ -57,7 +47,7 @@ def test_a_small_job_leaves_an_adapter_live_metrics_and_a_result(make):
     check_adapter(job.adapter)
     assert {path.stat().st_mode & 0o777 for path in job.adapter.iterdir()} == {0o600}
     assert job.adapter.stat().st_mode & 0o777 == 0o700
-    (line,) = [json.loads(line) for line in job.metrics.read_text().splitlines()]
+    (line,) = _metrics(job)
     assert [line[name] for name in ("step", "steps", "epoch", "epochs")] == [1, 1, 1, 1]
     named = {"loss", "tokens", "kl_per_token", "grad_norm", "seconds", "good_shift", "in_band_share"}
     assert named <= line.keys()
@@ -69,25 +59,24 @@ def test_held_out_samples_are_not_trained_on_and_a_job_can_be_run_again(make):
     for name, held_out_good in (("a", True), ("b", False)):
         job = make([*brief_samples(4, 0), sample(9, good=held_out_good, held_out=True)], name)
         train(job)
-        contents.append((job.adapter / "adapter_model.safetensors").read_bytes())
+        contents.append(_weights(job))
     assert contents[0] == contents[1]
     (job.adapter / "leftover").write_text("of a run that was killed")
     train(job)
-    assert (job.adapter / "adapter_model.safetensors").read_bytes() == contents[0]
+    assert _weights(job) == contents[0]
     assert not (job.adapter / "leftover").exists()
 
 
 def test_too_far_from_the_reference_it_stops_early_and_says_so(make):
-    changes = {"hyperparameters": Hyperparameters(epochs=5, batch_size=4, learning_rate=3e-3, kl_stop=0.01)}
-    result = train(make(brief_samples(4, 0), **changes))
+    eager = Hyperparameters(epochs=5, batch_size=4, learning_rate=3e-3, kl_stop=0.01)
+    result = train(make(brief_samples(4, 0), hyperparameters=eager))
     assert result.steps < 5
     assert "kl_stop is 0.01" in (result.stopped_early or "")
 
 
 def test_a_diverging_run_leaves_no_adapter(make):
     # A reply that is rated so heavily that the loss overflows.
-    heavy = sample(0, good=True, weight=1e308)
-    job = make([heavy, sample(1, good=False)])
+    job = make([sample(0, good=True, weight=1e308), sample(1, good=False)])
     job.adapter.mkdir()
     with pytest.raises(Diverged):
         train(job)
@@ -126,16 +115,11 @@ def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_v
     first = make([*brief_samples(4, 0), held], "first", hyperparameters=settings)
     train(first)
     first.write_replies([])
-    samples = [
-        sample(n, good=n % 2 == 0, version=version) for n, version in enumerate((0, 0, 1, 1, None, None))
-    ]
-    second = make(
-        [*samples, held],
-        "second",
-        parent_adapter=str(first.adapter),
-        behaviour_adapters={1: str(first.adapter)},
-        hyperparameters=Hyperparameters(epochs=1, batch_size=6),
-    )
+    versions = enumerate((0, 0, 1, 1, None, None))
+    samples = [sample(n, good=n % 2 == 0, version=version) for n, version in versions]
+    earlier = {"parent_adapter": str(first.adapter), "behaviour_adapters": {1: str(first.adapter)}}
+    once = Hyperparameters(epochs=1, batch_size=6)
+    second = make([*samples, held], "second", hyperparameters=once, **earlier)
     result = train(second)
     # The policy starts as version 1: in band are its replies and the foreign ones, not those of the bare model.
     assert result.metrics["in_band_share"] <= 4 / 6
@@ -150,7 +134,6 @@ def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_v
 @pytest.mark.timeout(900)
 def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(learnt: JobDirectory):
     result, evaluation = learnt.result(), learnt.evaluation()
-    assert isinstance(result, TrainResult)
     assert (result.good, result.bad) == (6, 6)
     assert margin(evaluation, "candidate") > margin(evaluation, "incumbent") + 0.1
     assert {score.conversation_id for score in evaluation.held_out} == {f"conv_{n}" for n in range(12, 16)}
@@ -170,8 +153,8 @@ def test_the_memory_of_the_parent_is_not_counted():
 @pytest.mark.slow
 def test_killed_at_any_moment_it_leaves_no_half_adapter(make):
     job = make(brief_samples(8, 0), hyperparameters=Hyperparameters(epochs=1, batch_size=4))
-    for lines in (0, 2):
-        _kill_when(job, lambda lines=lines: _lines(job) >= lines)
+    for ready in (lambda: True, lambda: _lines(job) >= 2):
+        _kill_when(job, ready)
         if (job.path / "result.json").exists():
             job.result()
         if job.adapter.exists():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,20 @@ import pytest
 from burnish.system.extras import how_to_install
 from burnish.training.job import JobDirectory
 from tests.support.jobs import Base, brief_samples, sample, write_job
+from tests.training.learnt import COMMAND
 
-COMMAND = [sys.executable, "-m", "burnish.training"]
 # Imports take seconds on a busy machine.
 LIMIT_S = 120.0
 
 
 def run(step: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, step, str(directory)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        env=os.environ | environment,
-    )
+    command, variables = [*COMMAND, step, str(directory)], os.environ | environment
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return subprocess.run(command, timeout=LIMIT_S, check=False, env=variables, **options)
 
 
 def reason(job: JobDirectory) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((job.path / "error.json").read_text())
-    return found
+    return json.loads((job.path / "error.json").read_text())
 
 
 @pytest.fixture
@@ -108,7 +100,6 @@ def test_a_wrong_call_shows_the_usage(tmp_path: Path):
 
 def test_it_ends_when_its_parent_is_gone_and_gives_way_while_it_runs(job: JobDirectory):
     process = subprocess.Popen([*COMMAND, "train", str(job.path)], stdin=subprocess.PIPE)
-    assert process.stdin is not None
     try:
         deadline = time.monotonic() + LIMIT_S
         while psutil.Process(process.pid).nice() < 10 and time.monotonic() < deadline:

@@ -33,13 +33,9 @@ from burnish.training.policy_gradient import (
 from burnish.training.rewards.of_a_run import rewarding
 from tests.support.jobs import LONG, SHORT, TOPICS, context, run_of, sample
 
-groups = st.lists(
-    st.lists(st.floats(-1, 1).map(lambda r: round(r, 2)), min_size=2, max_size=6).filter(
-        lambda group: max(group) > min(group)
-    ),
-    min_size=1,
-    max_size=5,
-)
+rewards = st.floats(-1, 1).map(lambda r: round(r, 2))
+unequal = st.lists(rewards, min_size=2, max_size=6).filter(lambda group: max(group) > min(group))
+groups = st.lists(unequal, min_size=1, max_size=5)
 
 
 def test_leaving_one_out_by_hand() -> None:
@@ -87,10 +83,8 @@ def test_equal_and_single_answers_are_dropped_and_counted(backend: TorchPeftBack
     ]  # fmt: skip
     left_out = LeftOut()
     found = lessons_from(run_of(backend, left_out, objective="grpo"), answers)
-    assert [(each.loss, each.good, each.reward) for each in found] == [
-        ("grpo", True, 1.0),
-        ("grpo", False, -1.0),
-    ]
+    facts = [(lesson.loss, lesson.good, lesson.reward) for lesson in found]
+    assert facts == [("grpo", True, 1.0), ("grpo", False, -1.0)]
     assert left_out.counts == {ALIKE: 2, ALONE: 1}
     assert left_out.answers == {"b1": ALIKE, "b2": ALIKE, "c1": ALONE}
     with pytest.raises(NotTrainable, match="no two answers to compare"):
@@ -99,10 +93,9 @@ def test_equal_and_single_answers_are_dropped_and_counted(backend: TorchPeftBack
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])
 def test_rewards_that_are_no_numbers_are_refused(backend: TorchPeftBackend, reward: float) -> None:
+    answers = [answer("a", 1.0, backend), answer("a", reward, backend)]
     with pytest.raises(NotTrainable, match="1 rewards are no finite numbers"):
-        lessons_from(
-            run_of(backend, objective="ppo"), [answer("a", 1.0, backend), answer("a", reward, backend)]
-        )
+        lessons_from(run_of(backend, objective="ppo"), answers)
 
 
 def test_corrections_and_preferences_make_groups() -> None:
@@ -118,8 +111,6 @@ def test_corrections_and_preferences_make_groups() -> None:
 
 
 class Longest:
-    """Likes long answers."""
-
     def scores(self, replies: Sequence[PlainReply]) -> NDArray[np.float64]:
         return np.array([float(len(each.text)) for each in replies])
 
@@ -148,19 +139,17 @@ def test_a_reward_model_that_gives_nan_is_refused(backend: TorchPeftBackend) -> 
 def rated(count: int, *, mixed: bool = False) -> list[Sample]:
     found = []
     for number in range(count):
-        each = sample(number, good=number % 2 == 0)
-        text = (LONG if number % 4 > 1 and mixed else SHORT if number % 2 == 0 else LONG).format(number)
-        found.append(each.model_copy(update={"reply": {"role": "assistant", "content": text}}))
+        form = LONG if number % 4 > 1 and mixed else SHORT if number % 2 == 0 else LONG
+        reply = {"role": "assistant", "content": form.format(number)}
+        found.append(sample(number, good=number % 2 == 0, reply=reply))
     return found
 
 
 def test_the_reward_model_is_learnt_from_ratings_if_it_can_be_believed() -> None:
     believed = rewarding(rated(40), "auto")
-    assert believed.model
     texts = [SHORT.format("Rain"), LONG.format("Rain")]
-    short, long = believed.model.scores(
-        [PlainReply(last_question(context("Rain")), text, True) for text in texts]
-    )
+    replies = [PlainReply(last_question(context("Rain")), text, True) for text in texts]
+    short, long = believed.model.scores(replies)
     assert short > long
     assert "reward model of" in believed.words
     assert rewarding(rated(40), "ratings").model is None

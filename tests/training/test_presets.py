@@ -101,12 +101,9 @@ def test_what_the_size_changed_is_said_and_only_that():
     assert "mixture of 8 experts" in mixed
 
 
-def rated(good: int, bad: int, comments: int = 0, **more: object) -> list[Sample]:
-    samples = [sample(n, good=n < good) for n in range(good + bad)]
-    return [
-        each.model_copy(update={"comment": "too long" if good <= n < good + comments else None} | more)
-        for n, each in enumerate(samples)
-    ]
+def rated(good: int, bad: int, comments: int = 0, **more: Any) -> list[Sample]:
+    said = [None] * good + ["too long"] * comments + [None] * (bad - comments)
+    return [sample(n, good=n < good, **{"comment": comment} | more) for n, comment in enumerate(said)]
 
 
 @pytest.mark.parametrize(
@@ -145,21 +142,14 @@ def test_the_objective_follows_from_what_the_data_holds(samples: list[Sample], o
         ([], "mis_po", False),
     ],
 )
-def test_only_ratings_of_one_kind_are_one_sided(
-    samples: list[Sample], objective: Objective, so: bool
-) -> None:
+def test_only_ratings_of_a_kind_are_one_sided(samples: list[Sample], objective: Objective, so: bool) -> None:
     assert one_sided(samples, objective) is so
 
 
 # As published: the members of config.json that a size is read from.
 PHI_4 = {"model_type": "phi3", "hidden_size": 5120, "num_hidden_layers": 40}
-QWEN3_30B_A3B = {
-    "model_type": "qwen3_moe",
-    "hidden_size": 2048,
-    "num_hidden_layers": 48,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-}
+EXPERTS = {"num_experts": 128, "num_experts_per_tok": 8}
+QWEN3_30B_A3B = {"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, **EXPERTS}
 SMOLLM2 = {"model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30}
 
 
@@ -175,9 +165,8 @@ def in_gguf(path: Path, config: dict[str, Any]) -> Path:
     if "num_experts" in config:
         keys |= {"expert_count": config["num_experts"], "expert_used_count": config["num_experts_per_tok"]}
     architecture = {"qwen3_moe": "qwen3moe"}.get(config["model_type"], config["model_type"])
-    return write(
-        path.with_suffix(".gguf"), Shape(architecture), {"a": np.zeros((2, 2), np.float32)}, keys=keys
-    )
+    tensors = {"a": np.zeros((2, 2), np.float32)}
+    return write(path.with_suffix(".gguf"), Shape(architecture), tensors, keys=keys)
 
 
 @pytest.mark.parametrize("kind", [in_directory, in_gguf])
@@ -193,13 +182,9 @@ def in_gguf(path: Path, config: dict[str, Any]) -> Path:
     ids=["phi-4", "qwen3-30b-a3b", "smollm2"],
 )
 def test_published_models_get_the_preset_of_their_size(
-    tmp_path: Path,
-    kind: Callable[[Path, dict[str, Any]], Path],
-    config: dict[str, Any],
-    expected: tuple[float, float, int],
+    tmp_path: Path, kind: Callable[..., Path], config: dict[str, Any], expected: tuple[float, float, int]
 ) -> None:
-    size = model_size(kind(tmp_path / "m", config))
-    found = hyperparameters(size=size)
+    found = hyperparameters(size=model_size(kind(tmp_path / "m", config)))
     assert (found.learning_rate, found.kl_stop, found.rank) == pytest.approx(expected, rel=2e-3)
 
 
@@ -221,7 +206,7 @@ def test_what_a_mixture_changed_is_said_and_the_users_own_values_win() -> None:
         "a mixture of 64 experts, 8 for each token: neither they nor their routers are trained; "
         "so rank 32, learning_rate and kl_stop at 0.59 of a dense model's"
     )
-    own = {"rank": 4, "learning_rate": 1e-3, "kl_stop": 0.3}
+    own: dict[str, Any] = {"rank": 4, "learning_rate": 1e-3, "kl_stop": 0.3}
     found = hyperparameters(size=mixed, **own)
     assert found.model_dump() | own == found.model_dump()
     (why,) = reasons(mixed, found, own)

@@ -20,7 +20,6 @@ from tests.support.jobs import Base, brief_samples, run_of, write_job
 
 @pytest.fixture(scope="module")
 def bare(tiny_weights: Path) -> TorchPeftBackend:
-    """Not to be trained."""
     return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
 
 

@@ -16,10 +16,11 @@ from burnish.training.errors import JobError
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, flattened
 from tests.support.jobs import Base
 
+Message = dict[str, Any]
 HELLO = [{"role": "user", "content": "Hello"}]
 REPLY = {"role": "assistant", "content": "Hi there."}
 IM_START, IM_END = 1, 2
-CONVERSATIONS: list[list[dict[str, Any]]] = [
+CONVERSATIONS: list[list[Message]] = [
     HELLO,
     [
         {"role": "system", "content": "Answer in one short sentence"},
@@ -33,15 +34,11 @@ CONVERSATIONS: list[list[dict[str, Any]]] = [
 ]
 
 
-def conversation(
-    renderer: Renderer, messages: list[dict[str, Any]], reply: dict[str, Any], **changes: Any
-) -> Rendered:
+def conversation(renderer: Renderer, messages: list[Message], reply: Message, **changes: Any) -> Rendered:
     return renderer.conversation(messages, (), reply, **{"finished": True, "max_tokens": 2048} | changes)
 
 
-async def test_prompts_and_replies_are_tokenised_as_llama_cpp_does(
-    renderer: Renderer, small: Base, tmp_path: Path
-):
+async def test_texts_are_tokenised_as_llama_cpp_does(renderer: Renderer, small: Base, tmp_path: Path):
     host = EmbeddedHost(small.gguf, base_model="smollm2", state_dir=tmp_path / "engine", threads=1)
     try:
         endpoint = await host.load(None)
@@ -76,9 +73,7 @@ def test_a_reply_ends_if_it_was_finished_even_an_empty_one(renderer: Renderer):
         st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "a", " ", "\n", "0"]), max_size=8
     )
 )
-def test_written_special_tokens_stay_text_and_nothing_is_lost(
-    weights: Path, renderer: Renderer, parts: list[str]
-):
+def test_written_special_tokens_stay_whole_text(weights: Path, renderer: Renderer, parts: list[str]):
     written = "".join(parts)
     clean = renderer.prompt([{"role": "user", "content": "x"}])
     found = renderer.prompt([{"role": "user", "content": written}])
@@ -109,11 +104,8 @@ def test_what_cannot_be_rendered_says_why(renderer: Renderer):
 def test_content_lists_and_arguments_become_what_templates_want():
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    assert flattened(message) == {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}],
-    }
+    read = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
+    assert flattened(message) == {"role": "assistant", "content": "", "tool_calls": [read]}
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
     parts = [{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]
     assert flattened({"role": "user", "content": parts})["content"] == "a\nb"

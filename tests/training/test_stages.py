@@ -15,15 +15,14 @@ from burnish.training.job import Hyperparameters, JobDirectory, Sample
 from burnish.training.loop import train
 from burnish.training.policy_gradient import SAMPLES
 from burnish.training.presets import hyperparameters
-from burnish.training.rendering import Rendered
 from burnish.training.stages import IMITATION_EPOCHS, course, demonstrations
-from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, job_spec, sample, write_job
+from tests.support.jobs import NO_BASE, SHORT, TOPICS, Base, brief_samples, job_spec, sample, write_job
 
 MUCH = {"learning_rate": 3e-3, "batch_size": 4, "kl_stop": 9.0}
 
 
-def corrected(number: int, **more: object) -> Sample:
-    return sample(number, good=False).model_copy(update={"correction": SHORT.format(TOPICS[number])} | more)
+def corrected(number: int, **more: Any) -> Sample:
+    return sample(number, good=False, correction=SHORT.format(TOPICS[number]), **more)
 
 
 def stages(samples: Sequence[Sample], objective: str, **settings: Any) -> list[tuple[int, bool]]:
@@ -36,9 +35,8 @@ def test_a_run_has_one_stage_unless_more_is_wanted() -> None:
     samples = [*brief_samples(4, 0), corrected(1)]
     assert stages(samples, "mis_po") == [(3, True)]
     assert stages(samples, "mis_po", warm_start=True) == [(2, False), (3, True)]
-    assert stages(samples, "grpo", warm_start=True, successes=True) == [
-        (2, False), (3, True), (2, True)
-    ]  # fmt: skip
+    all_three = stages(samples, "grpo", warm_start=True, successes=True)
+    assert all_three == [(2, False), (3, True), (2, True)]
 
 
 def test_each_round_of_a_policy_that_a_model_rewards_is_a_stage() -> None:
@@ -51,9 +49,8 @@ def test_demonstrations_are_corrections_preferred_answers_and_good_ones_of_other
     preferred = sample(2, good=False, worse=({"role": "assistant", "content": "x"},))
     foreign = sample(4, good=True, version=None)
     own = sample(6, good=True)
-    assert [each.completion_id for each in demonstrations([corrected(1), preferred, foreign, own])] == [
-        "cmpl_1", "cmpl_2", "cmpl_4"
-    ]  # fmt: skip
+    shown = demonstrations([corrected(1), preferred, foreign, own])
+    assert [answer.completion_id for answer in shown] == ["cmpl_1", "cmpl_2", "cmpl_4"]
     assert demonstrations([corrected(1)])[0].reply["content"] == SHORT.format(TOPICS[1])
     assert demonstrations([own, sample(1, good=False)]) == [own], "good answers stand in"
 
@@ -75,32 +72,20 @@ def make(tmp_path: Path, tiny: Base):
 
 
 def two_answers(number: int) -> list[Sample]:
-    """A good and a bad answer to one prompt."""
     good = sample(number, good=True)
-    bad = good.model_copy(
-        update={
-            "completion_id": f"cmpl_{number}b",
-            "reward": -1.0,
-            "reply": {"role": "assistant", "content": LONG.format(TOPICS[number])},
-        }
-    )
-    return [good, bad]
+    return [good, sample(number, good=False, completion_id=f"cmpl_{number}b")]
 
 
 def shift(job: JobDirectory, weights: Path, samples: list[Sample]) -> list[float]:
     """How much likelier each answer is by the adapter than by the base model, nats per token."""
     scorer = TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
-    tokens: list[Rendered] = [
-        scorer.renderer.conversation(each.messages, (), each.reply, True, 2048) for each in samples
-    ]
+    tokens = [scorer.renderer.conversation(each.messages, (), each.reply, True, 2048) for each in samples]
     pairs = zip(scorer.logps(tokens, job.adapter), scorer.logps(tokens, "bare"), strict=True)
     return [(sum(new) - sum(old)) / len(new) for new, old in pairs]
 
 
 @pytest.mark.parametrize("objective", ["ppo", "rloo", "grpo", "gspo"])
-def test_a_policy_gradient_raises_the_better_answer_above_the_worse_one(
-    make, tiny_weights: Path, objective: str
-) -> None:
+def test_policy_gradients_raise_the_better_above_the_worse(make, tiny_weights: Path, objective: str) -> None:
     samples = [*two_answers(0), *two_answers(1), sample(2, good=True)]
     job = make(samples, objective, epochs=4, token_band=(0.8, 1.2))
     result = train(job)
@@ -119,14 +104,9 @@ def test_a_warm_start_learns_what_the_objective_cannot_and_the_run_goes_on(make,
     result = train(warm)
     assert (result.unlearnt, result.left_out) == ({}, {})
     lines = [json.loads(line) for line in warm.metrics.read_text().splitlines()]
-    assert [(line["step"], line["stage"], line["epoch"]) for line in lines] == [
-        (1, 0, 1),
-        (2, 0, 2),
-        (3, 1, 1),
-    ]
-    wanted = [
-        demonstration.model_copy(update={"reply": {"role": "assistant", "content": demonstration.correction}})
-    ]
+    places = [(line["step"], line["stage"], line["epoch"]) for line in lines]
+    assert places == [(1, 0, 1), (2, 0, 2), (3, 1, 1)]
+    wanted = [sample(5, good=True)]
     assert shift(warm, tiny_weights, wanted)[0] > shift(plain, tiny_weights, wanted)[0] + 0.05
 
 
@@ -139,9 +119,7 @@ def test_the_warm_start_leaves_half_of_the_way_to_the_objective(make) -> None:
     assert kinds[-1] == 1
 
 
-def test_a_run_that_ended_between_its_stages_goes_on_and_comes_to_the_same(
-    make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ended_between_stages_comes_to_the_same(make, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = [*two_answers(0), *two_answers(1), corrected(5)]
     settings = {"warm_start": True, "epochs": 2, "successes": True}
     whole, torn = (make(samples, "grpo", name, **settings) for name in ("whole", "torn"))
@@ -158,23 +136,19 @@ def test_a_run_that_ended_between_its_stages_goes_on_and_comes_to_the_same(
         patched.setattr(TorchPeftBackend, "step", interrupted)
         train(torn)
     assert not torn.adapter.exists()
-    assert train(torn).model_dump(
-        exclude={"seconds", "cpu_seconds", "peak_rss_bytes"}
-    ) == whole.result().model_dump(exclude={"seconds", "cpu_seconds", "peak_rss_bytes"})
+    measured = {"seconds", "cpu_seconds", "peak_rss_bytes"}
+    assert train(torn).model_dump(exclude=measured) == whole.result().model_dump(exclude=measured)
     name = "adapter_model.safetensors"
     assert (torn.adapter / name).read_bytes() == (whole.adapter / name).read_bytes()
     assert len(torn.metrics.read_text().splitlines()) == len(whole.metrics.read_text().splitlines())
 
 
 def test_the_policy_answers_anew_in_each_round_and_a_model_rewards_it(make) -> None:
-    samples = []
-    for number in range(40):
-        question = {"role": "user", "content": ("Why?", "How?", "What?")[number % 3]}
-        samples.append(sample(number, good=number % 2 == 0, messages=(question,)))
+    questions = [({"role": "user", "content": text},) for text in ("Why?", "How?", "What?")]
+    samples = [sample(n, good=n % 2 == 0, messages=questions[n % 3]) for n in range(40)]
     job = make(samples, "rloo", epochs=1, rounds=2)
     result = train(job)
-    assert result.rewards
-    assert result.rewards.startswith("a reward model of")
+    assert (result.rewards or "").startswith("a reward model of")
     assert result.good + result.bad == 2 * 3 * SAMPLES  # rounds, prompts
     lines = [json.loads(line) for line in job.metrics.read_text().splitlines()]
     assert {line["stage"] for line in lines} == {0, 1}
@@ -183,9 +157,7 @@ def test_the_policy_answers_anew_in_each_round_and_a_model_rewards_it(make) -> N
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_on_the_small_model_ppo_makes_liked_answers_likelier(
-    tmp_path: Path, small: Base, weights: Path
-) -> None:
+def test_on_the_small_model_ppo_raises_liked_answers(tmp_path: Path, small: Base, weights: Path) -> None:
     samples = [each for number in range(2) for each in two_answers(number)]
     config = hyperparameters(objective="ppo", epochs=3)
     job = write_job(tmp_path / "job", small, samples, objective="ppo", hyperparameters=config)

@@ -63,9 +63,7 @@ def cosines(truly_good: list[bool], dice: np.random.Generator, *, apart: float) 
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32), good=st.integers(8, 24), bad=st.integers(8, 40), noise=st.floats(0, 0.2))
-def test_mistaken_ratings_weigh_less_where_the_replies_tell_them_apart(
-    seed: int, good: int, bad: int, noise: float
-) -> None:
+def test_mistaken_ratings_that_replies_belie_weigh_less(seed: int, good: int, bad: int, noise: float) -> None:
     dice = np.random.default_rng(seed)
     truth = [True] * good + [False] * bad
     mistaken = np.zeros(len(truth), dtype=bool)
@@ -80,9 +78,7 @@ def test_mistaken_ratings_weigh_less_where_the_replies_tell_them_apart(
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32), good=st.integers(3, 30), bad=st.integers(3, 30))
-def test_no_order_of_the_ratings_matters_and_neither_does_which_side_is_called_good(
-    seed: int, good: int, bad: int
-) -> None:
+def test_neither_order_nor_which_side_is_called_good_matters(seed: int, good: int, bad: int) -> None:
     dice = np.random.default_rng(seed)
     said = [True] * good + [False] * bad
     alike = cosines(said, dice, apart=3.0)

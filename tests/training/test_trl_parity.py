@@ -50,13 +50,8 @@ def logps(model: Any, ids: torch.Tensor, attended: torch.Tensor) -> torch.Tensor
     return found.gather(2, ids[:, 1:, None]).squeeze(2)
 
 
-def batch_of(
-    models: tuple[Any, Any],
-    ids: torch.Tensor,
-    attended: torch.Tensor,
-    replied: torch.Tensor,
-    good: torch.Tensor,
-) -> Batch:
+def batch_of(models: tuple[Any, Any], good: torch.Tensor, *fields: torch.Tensor) -> Batch:
+    ids, attended, replied = fields
     policy, reference = (logps(model, ids, attended) for model in models)
     mask = replied[:, 1:].bool()
     return Batch(policy, reference, reference, mask, torch.ones_like(policy), good, torch.ones(len(ids)))
@@ -75,13 +70,8 @@ def loss_and_inputs(
     from datasets import Dataset
 
     settings = {
-        "output_dir": str(tmp_path),
-        "per_device_train_batch_size": len(rows),
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "max_steps": 1,
+        **{"output_dir": str(tmp_path), "per_device_train_batch_size": len(rows), "max_steps": 1},
+        **{"report_to": "none", "use_cpu": True, "bf16": False, "gradient_checkpointing": False},
     }
     reference = {} if kind == "SFT" else {"ref_model": models[1]}
     trainer = getattr(trl, f"{kind}Trainer")(
@@ -104,9 +94,7 @@ def test_kto(models: tuple[Any, Any], tokenizer: Any, tmp_path: Path) -> None:
     ]
     theirs, inputs = loss_and_inputs("KTO", models, tokenizer, tmp_path, rows, beta=CONFIG.beta)
     good = torch.as_tensor(inputs["label"]).bool()
-    ours, apart = (
-        batch_of(models, *(inputs[f"{kind}{name}"] for name in FIELDS), good) for kind in ("", "KL_")
-    )
+    ours, apart = (batch_of(models, good, *(inputs[kind + name] for name in FIELDS)) for kind in ("", "KL_"))
     point = float(apart.log_ratio(apart.reference, TorchFunctions).sum(dim=1).mean().clamp(min=0))
     found = kto(replace(ours, point=point), CONFIG, TorchFunctions) / len(QUESTIONS)
     assert float(found) == pytest.approx(theirs, abs=CLOSE)
@@ -120,7 +108,7 @@ def test_dpo(models: tuple[Any, Any], tokenizer: Any, tmp_path: Path) -> None:
     count = len(QUESTIONS)
     order = [place for n in range(count) for place in (n, count + n)]
     good = torch.tensor([True, False] * count)
-    ours = batch_of(models, *(inputs[name][order] for name in FIELDS), good)
+    ours = batch_of(models, good, *(inputs[name][order] for name in FIELDS))
     assert float(dpo(ours, CONFIG, TorchFunctions) / (2 * count)) == pytest.approx(theirs, abs=CLOSE)
     assert abs(theirs - 0.6931) > 10 * CLOSE
 
@@ -130,5 +118,5 @@ def test_sft_of_one_reply(models: tuple[Any, Any], tokenizer: Any, tmp_path: Pat
     rows = [{"prompt": QUESTIONS[0], "completion": LONG}]
     theirs, inputs = loss_and_inputs("SFT", models, tokenizer, tmp_path, rows, completion_only_loss=True)
     attended = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))
-    ours = batch_of(models, inputs["input_ids"], attended, inputs["labels"] != -100, torch.tensor([True]))
+    ours = batch_of(models, torch.tensor([True]), inputs["input_ids"], attended, inputs["labels"] != -100)
     assert float(sft(ours, CONFIG, TorchFunctions)) == pytest.approx(theirs, abs=CLOSE)

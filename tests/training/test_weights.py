@@ -44,17 +44,14 @@ def test_two_at_once_after_one_that_was_killed(tiny: Base, tmp_path: Path):
     torn.mkdir()
     (torn / "model.safetensors").write_bytes(b"half")
     context = multiprocessing.get_context("spawn")
-    both = [
-        context.Process(target=prepared_weights, args=(tiny.gguf, tiny.digest, tmp_path)) for _ in range(2)
-    ]
+    arguments = (tiny.gguf, tiny.digest, tmp_path)
+    both = [context.Process(target=prepared_weights, args=arguments) for _ in range(2)]
     for process in both:
         process.start()
     for process in both:
         process.join(200)
     assert [process.exitcode for process in both] == [0, 0]
-    assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == [
-        tiny.digest.removeprefix("sha256:")
-    ]
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", tiny.digest.removeprefix("sha256:")}
 
 
 def test_a_file_that_is_not_the_one_named_is_refused(tiny: Base, tmp_path: Path):

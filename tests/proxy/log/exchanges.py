@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +141,11 @@ class Arrivals:
             assert await asyncio.to_thread(self._stored.acquire, timeout=within(30)), "nothing was stored"
 
 
-async def until(reached: Callable[[], object]) -> None:
-    """Wait for something that gives no event, such as a file of another thread."""
+async def until(reached: Callable[[], object]) -> Any:
+    """Wait for something that gives no event, such as a file of another thread; returns it, awaited if need be."""
     async with asyncio.timeout(within(30)):
-        while not reached():
+        while True:
+            value = reached()
+            if value := await value if isawaitable(value) else value:
+                return value
             await asyncio.sleep(0.005)

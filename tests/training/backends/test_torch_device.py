@@ -38,7 +38,6 @@ def test_without_the_package_it_says_how_to_install_it() -> None:
 @pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes: the extra quantize")
 def test_four_bits_are_nf4_with_quantised_constants() -> None:
     asked = quantization("4bit", GPU, torch.bfloat16)
-    assert asked
     assert asked.load_in_4bit
     assert asked.bnb_4bit_quant_type == "nf4"
     assert asked.bnb_4bit_use_double_quant
@@ -48,9 +47,7 @@ def test_four_bits_are_nf4_with_quantised_constants() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes: the extra quantize")
 @pytest.mark.parametrize("wanted", ["8bit", "4bit"])
-def test_an_adapter_trained_on_a_quantised_base_is_saved_in_full(
-    weights: Path, tmp_path: Path, wanted: Quantize
-) -> None:
+def test_an_adapter_of_a_quantised_base_is_whole(weights: Path, tmp_path: Path, wanted: Quantize) -> None:
     backend = TorchPeftBackend(weights, None, Hyperparameters(), 0, device="cuda", quantize=wanted)
     backend.save(tmp_path, "smollm2")
     assert (tmp_path / "adapter_model.safetensors").stat().st_size > 1_000_000

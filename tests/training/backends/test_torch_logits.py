@@ -31,7 +31,6 @@ def test_log_probabilities_and_gradients_agree_with_float64():
     found = token_logps(tensor, torch.tensor(targets))
     assert found.detach().numpy() == pytest.approx(np.log(probability[np.arange(ROWS), targets]), abs=1e-5)
     found.sum().backward()
-    assert tensor.grad is not None
     assert tensor.grad.numpy() == pytest.approx(np.eye(WIDTH)[targets] - probability, abs=1e-5)
 
 
@@ -43,18 +42,14 @@ def test_some_tokens_and_all_others_together_are_the_whole_distribution():
     others = np.ones_like(logits, dtype=bool)
     np.put_along_axis(others, chosen, False, axis=1)
     rest = np.where(others, probability, 0)
-    expected = np.concatenate(
-        [np.take_along_axis(probability, chosen, axis=1), rest.sum(axis=1, keepdims=True)], axis=1
-    )
+    expected = np.hstack([np.take_along_axis(probability, chosen, axis=1), rest.sum(axis=1, keepdims=True)])
     tensor = torch.tensor(logits, dtype=torch.float32, requires_grad=True)
     found = group_logps(tensor, torch.tensor(chosen))
     assert found.detach().numpy() == pytest.approx(np.log(expected), abs=1e-5)
     # d log(sum of the others) = each one's share of them - its probability.
     found[:, -1].sum().backward()
-    assert tensor.grad is not None
-    assert tensor.grad.numpy() == pytest.approx(
-        rest / rest.sum(axis=1, keepdims=True) - probability, abs=1e-5
-    )
+    share = rest / rest.sum(axis=1, keepdims=True)
+    assert tensor.grad.numpy() == pytest.approx(share - probability, abs=1e-5)
 
 
 def test_what_is_left_where_the_model_is_sure_does_not_drown_in_rounding():
@@ -89,9 +84,8 @@ def test_a_nucleus_wider_than_what_is_looked_at_first_is_drawn_from_as_well() ->
 
 def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     torch.manual_seed(0)
-    wanted = torch.tensor(
-        [0.6, 0.3, 0.1]
-    )  # the last one is out of the nucleus, and the others share what it had
+    # The last one is out of the nucleus, and the others share what it had.
+    wanted = torch.tensor([0.6, 0.3, 0.1])
     drawn = from_nucleus(wanted.log().repeat(20_000, 1), TOP_P)
     shares = torch.bincount(drawn, minlength=3) / len(drawn)
     assert shares.tolist() == pytest.approx([2 / 3, 1 / 3, 0], abs=0.015)
@@ -106,9 +100,8 @@ def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) ->
     seed, drawn = next((seed, drawn) for seed, drawn in draws if len({len(each.ids) for each in drawn}) > 1)
     assert backend.sample(prompts, "bare", 24, seed=seed) == drawn
     assert backend.sample(prompts, "bare", 24, seed=seed + 1) != drawn
-    alone = [
-        backend.logps([Rendered(p, each.ids)], "bare")[0] for p, each in zip(prompts, drawn, strict=True)
-    ]
+    pairs = zip(prompts, drawn, strict=True)
+    alone = [backend.logps([Rendered(prompt, reply.ids)], "bare")[0] for prompt, reply in pairs]
     for each, logps in zip(drawn, alone, strict=True):
         assert each.logps == pytest.approx(logps, abs=OF_A_TOKEN)
         assert fmean(each.logps) == pytest.approx(fmean(logps), abs=OF_A_REPLY)

@@ -41,7 +41,6 @@ def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
 
 @pytest.fixture
 def trainee(tiny_weights: Path) -> TorchPeftBackend:
-    """To be trained."""
     return TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
 
 
@@ -52,10 +51,8 @@ def lesson(tokens: Rendered, logps: Logps, advantage: float, loss: LossName = "m
 def rated(backend: TorchPeftBackend, count: int = 4) -> list[Lesson]:
     tokens = replies(backend, count)
     logps = backend.logps(tokens, "bare")
-    return [
-        lesson(reply, row, -1.0 if n % 2 else 1.0)
-        for n, (reply, row) in enumerate(zip(tokens, logps, strict=True))
-    ]
+    rows = enumerate(zip(tokens, logps, strict=True))
+    return [lesson(reply, row, -1.0 if n % 2 else 1.0) for n, (reply, row) in rows]
 
 
 def difference(left: Sequence[Logps], right: Sequence[Logps]) -> float:
@@ -67,9 +64,7 @@ def mean(logps: Logps) -> float:
     return sum(logps) / len(logps)
 
 
-def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(
-    backend: TorchPeftBackend, tiny_weights: Path
-):
+def test_scores_are_those_of_the_bare_model_reply_by_reply(backend: TorchPeftBackend, tiny_weights: Path):
     model = AutoModelForCausalLM.from_pretrained(tiny_weights, dtype=torch.float32)
     tokens = replies(backend)
     expected = []
@@ -91,9 +86,7 @@ def test_order_and_grouping_do_not_matter(backend: TorchPeftBackend):
     assert difference(backwards, alone) < BF16_MEAN
 
 
-def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(
-    trainee: TorchPeftBackend,
-):
+def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model(trainee: TorchPeftBackend):
     batch = rated(trainee)
     tokens = [item.replies[0].tokens for item in batch]
     for _ in range(3):
@@ -153,9 +146,7 @@ def test_learning_one_reply_teaches_those_that_are_alike(trainee: TorchPeftBacke
     assert min(alike[n] for n in short) > max(alike[n] for n in long)
 
 
-def test_the_change_of_the_weights_is_that_of_the_matrices(
-    trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
-):
+def test_the_weights_change_by_the_matrices(trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path):
     trainee.step(rated(trainee), CONFIG, 0.0)
     trainee.save(tmp_path, "smollm2")
     saved = load_file(tmp_path / "adapter_model.safetensors")
@@ -171,9 +162,7 @@ def test_the_change_of_the_weights_is_that_of_the_matrices(
     assert trainee.weight_change(tmp_path) > 1e-5
 
 
-def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
-    trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
-):
+def test_a_saved_adapter_is_safe_and_private(trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path):
     trainee.step(rated(trainee, 2), CONFIG, 0.0)
     trainee.save(tmp_path, "smollm2")
     check_adapter(tmp_path)
@@ -189,10 +178,9 @@ def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
 
 def test_the_seed_draws_the_adapter(tiny_weights: Path, tmp_path: Path):
     contents = []
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        (tmp_path / name).mkdir()
-        TorchPeftBackend(tiny_weights, None, CONFIG, seed=seed).save(tmp_path / name, "smollm2")
-        contents.append((tmp_path / name / "adapter_model.safetensors").read_bytes())
+    for seed in (0, 0, 1):
+        TorchPeftBackend(tiny_weights, None, CONFIG, seed=seed).save(tmp_path, "smollm2")
+        contents.append((tmp_path / "adapter_model.safetensors").read_bytes())
     assert contents[0] == contents[1] != contents[2]
 
 
@@ -218,9 +206,7 @@ def test_a_loss_that_is_not_finite_changes_nothing(trainee: TorchPeftBackend, ad
     assert trainee.logps(tokens, "trained") == before
 
 
-def test_an_adapter_that_is_unsafe_or_damaged_is_refused_and_the_backend_stays_usable(
-    backend: TorchPeftBackend, tmp_path: Path
-):
+def test_a_bad_adapter_is_refused_and_the_backend_stays_usable(backend: TorchPeftBackend, tmp_path: Path):
     backend.save(tmp_path, "smollm2")
     path, tokens = tmp_path / "adapter_model.safetensors", replies(backend, 1)
     before = backend.logps(tokens, "trained")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from burnish.adapters.errors import UnreadableRewardModel
-from burnish.gate.rewards import Ensemble, PlainReply, read_reward_model, write_reward_model
+from burnish.gate.rewards import PlainReply, read_reward_model, write_reward_model
 from burnish.gate.rewards.features import Embedding
 from burnish.gate.rewards.files import LearntFrom
 from burnish.training.errors import NotTrainable
@@ -23,34 +25,33 @@ torch = pytest.importorskip("torch")
 
 from burnish.training.rewards import embeddings  # noqa: E402
 
-LEARNT_FROM = LearntFrom(good=1, bad=1, graded=0, pairs=0, conversations=2)
+ABOUT: dict[str, Any] = {
+    **{"chosen": "e", "made_at": 0.0, "objective": "o", "tried": ()},
+    "learnt_from": LearntFrom(good=1, bad=1, graded=0, pairs=0, conversations=2),
+}
 
 
 def lines(count: int = 40, seed: int = 0) -> list[RatingLine]:
     dice = random.Random(seed)
+    texts = [sentence(dice, liked=n % 2 == 0) for n in range(count)]
     return [
         RatingLine(
-            conversation_id=f"c{n}",
-            prompt="Tell me.",
-            text=sentence(dice, liked=n % 2 == 0),
-            finished=True,
-            reward=1.0 - 2 * (n % 2),
+            conversation_id=f"c{n}", prompt="Tell me.", text=text, finished=True, reward=1 - 2 * (n % 2)
         )
-        for n in range(count)
+        for n, text in enumerate(texts)
     ]
 
 
 def test_all_forms_are_compared_and_the_best_one_is_saved(tmp_path: Path, tiny: Base) -> None:
-    base = RewardJob(
-        base_weights=str(tiny.gguf), base_digest=tiny.digest, weights_cache=str(tiny.weights_cache)
-    )
+    gguf, cache = str(tiny.gguf), str(tiny.weights_cache)
+    base = RewardJob(base_weights=gguf, base_digest=tiny.digest, weights_cache=cache)
     write_reward_job(tmp_path / "job", base, lines())
     manifest = learn_reward_model(tmp_path / "job")
     tried = {each.name: each for each in manifest.tried}
     assert tried.keys() == {"words or form", "embeddings"}
     assert all(each.order for each in tried.values()), tried
     assert manifest.chosen == max(tried.values(), key=lambda form: form.share or 0).name
-    assert tried["words or form"].share > 0.9
+    assert (tried["words or form"].share or 0) > 0.9
 
     again, model = read_reward_model(tmp_path / "job" / MODEL)
     assert again == manifest
@@ -84,15 +85,7 @@ def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp
     }
     assert model.scores(unseen[True]).min() > model.scores(unseen[False]).max()
 
-    write_reward_model(
-        tmp_path / "m",
-        model,
-        chosen="e",
-        made_at=time.time(),
-        objective="o",
-        learnt_from=LEARNT_FROM,
-        tried=(),
-    )
+    write_reward_model(tmp_path / "m", model, **ABOUT)
     _, again = read_reward_model(tmp_path / "m")
     np.testing.assert_allclose(again.scores(unseen[True]), model.scores(unseen[True]), atol=2e-3)
 
@@ -157,36 +150,21 @@ def test_weights_of_another_size_or_with_code_in_them_are_refused(tmp_path: Path
     ratings, _ = usable(lines())
     model = embeddings.learn(embedding(), ratings, seed=0)
 
-    def refused(name: str, **arrays: object) -> str:
-        whole = {
-            each: getattr(model.members, each)
-            for each in ("mean", "scale", "hidden", "hidden_bias", "out", "out_bias")
-        }
-        return _refused(tmp_path / name, model, whole | arrays)
+    def refused(name: str, **arrays: np.ndarray) -> str:
+        """Write other arrays under a manifest that names them; return why they are refused."""
+        path = tmp_path / name
+        write_reward_model(path, model, **ABOUT)
+        with np.load(path / "weights.npz") as kept:
+            whole = {name: kept[name] for name in kept} | arrays
+        np.savez(path / "weights.npz", **whole)
+        content = (path / "weights.npz").read_bytes()
+        sums = {"weights_bytes": len(content), "weights_sha256": hashlib.sha256(content).hexdigest()}
+        manifest = json.loads((path / "reward.json").read_bytes())
+        (path / "reward.json").write_text(json.dumps(manifest | sums))
+        with pytest.raises(UnreadableRewardModel) as caught:
+            read_reward_model(path)
+        return str(caught.value)
 
     assert "mean has the shape (3,), not (12,)" in refused("size", mean=np.zeros(3))
     assert "no numbers" in refused("nan", out_bias=np.full(5, np.nan))
     assert "allow_pickle" in refused("code", out=np.array([print], dtype=object))
-
-
-def _refused(path: Path, model: Ensemble, arrays: dict[str, object]) -> str:
-    """Write other arrays under a manifest that names them; return why they are refused."""
-    import hashlib
-    import io
-    import json
-
-    write_reward_model(path, model, chosen="e", made_at=0.0, objective="o", learnt_from=LEARNT_FROM, tried=())
-    with np.load(path / "weights.npz") as kept:
-        whole = {name: kept[name] for name in kept} | arrays
-    packed = io.BytesIO()
-    np.savez(packed, **whole)  # type: ignore[arg-type]
-    (path / "weights.npz").write_bytes(packed.getvalue())
-    manifest = json.loads((path / "reward.json").read_bytes())
-    manifest |= {
-        "weights_bytes": len(packed.getvalue()),
-        "weights_sha256": hashlib.sha256(packed.getvalue()).hexdigest(),
-    }
-    (path / "reward.json").write_text(json.dumps(manifest))
-    with pytest.raises(UnreadableRewardModel) as caught:
-        read_reward_model(path)
-    return str(caught.value)

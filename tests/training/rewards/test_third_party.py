@@ -42,12 +42,8 @@ def test_what_is_no_reward_model_is_refused_in_words(tmp_path: Path) -> None:
         "can't be loaded": changed(classifier(tmp_path / "size"), hidden_size=32),
         "downloaded before": tmp_path / "nothing",
     }
-    headless = changed(
-        classifier(tmp_path / "headless", head=False),
-        architectures=["LlamaForSequenceClassification"],
-        num_labels=1,
-    )
-    wrong["lacks weights (score.weight)"] = headless
+    named = {"architectures": ["LlamaForSequenceClassification"], "num_labels": 1}
+    wrong["lacks weights (score.weight)"] = changed(classifier(tmp_path / "headless", head=False), **named)
     for says, path in wrong.items():
         with pytest.raises(JobError) as refused:
             Classifier(str(path))
