@@ -108,10 +108,9 @@ class World:
             choice = answer.json()["choices"][0]
             text, finish = choice["message"]["content"], choice["finish_reason"]
             params.pop("seed", None)
-            version, chunks = lease.endpoint.version, (answered(assistant(text), finish=finish),)
-            completion = capture(
-                self.log, messages, text, params=params, adapter_version=version, chunks=chunks
-            )
+            chunks = (answered(assistant(text), finish=finish),)
+            served: dict[str, Any] = {"adapter_version": lease.endpoint.version, "params": params}
+            completion = capture(self.log, messages, text, chunks=chunks, **served)
         return text, completion
 
     async def rate(self, completion_id: str, reward: float) -> None:

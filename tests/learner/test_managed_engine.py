@@ -83,10 +83,8 @@ def stream(url: str, begun: Event) -> str:
     body["messages"] = [{"role": "user", "content": "Tell a long story."}]
     for _ in range(5):
         lines = []
-        with (
-            suppress(httpx.RemoteProtocolError),
-            httpx.stream("POST", url + "/v1/chat/completions", json=body, timeout=within(60)) as answer,
-        ):
+        asked = httpx.stream("POST", url + "/v1/chat/completions", json=body, timeout=within(60))
+        with suppress(httpx.RemoteProtocolError), asked as answer:
             for line in answer.iter_lines():
                 begun.set()
                 lines += [line] if line else []

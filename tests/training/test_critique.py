@@ -67,7 +67,5 @@ def test_what_is_taught_is_whole_apt_and_shorter(backend: TorchPeftBackend, taug
 def test_the_same_seed_pools_the_same_comments() -> None:
     samples = [criticised(n, f"comment {n}") for n in range(6)]
     assert pooled(samples, seed=3) == pooled(samples, seed=3) != pooled(samples, seed=4)
-    assert all(
-        len(set(comments)) == POOLED and comments[0] == f"comment {number}"
-        for number, comments in enumerate(pooled(samples, seed=3).values())
-    )
+    for number, comments in enumerate(pooled(samples, seed=3).values()):
+        assert (len(set(comments)), comments[0]) == (POOLED, f"comment {number}")

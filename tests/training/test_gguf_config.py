@@ -24,10 +24,8 @@ from tests.support.llama_server import LlamaServer
 from tests.support.tiny_gguf import Shape, llama3_factors
 
 torch = pytest.importorskip("torch")
-pytestmark = [
-    # It says so of each Llama 3 and of each yarn whose figures are not those of the first that had one.
-    pytest.mark.filterwarnings("ignore:.*rope_parameters.*")
-]
+# It says so of each Llama 3 and of each yarn whose figures are not those of the first that had one.
+pytestmark = pytest.mark.filterwarnings("ignore:.*rope_parameters.*")
 
 TOP = 50
 # Long enough for the slow frequencies to turn, and longer than the window of Gemma's local layers (512).

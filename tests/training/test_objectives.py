@@ -120,10 +120,8 @@ def whole_ratios(c: Case) -> np.ndarray:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_kto_is_the_papers_formula(seed: int, point: float) -> None:
     c = case(seed, spread=1.0)
-    values = [
-        1 - sigmoid(0.1 * (r - point)) if good else 1 - sigmoid(0.1 * (point - r))
-        for r, good in zip(whole_ratios(c), c["good"], strict=True)
-    ]
+    moved = (whole_ratios(c) - point) * np.where(c["good"], 1, -1)
+    values = [1 - sigmoid(0.1 * float(each)) for each in moved]
     assert run(kto, c, point=point)[0].item() == pytest.approx(float(c["weights"] @ values))
 
 

@@ -190,10 +190,9 @@ def test_published_models_get_the_preset_of_their_size(
 
 @given(st.integers(1, 512), st.integers(0, 64), st.integers(0, 64))
 def test_the_sparser_a_mixture_the_more_careful_it_is_trained(experts: int, one: int, other: int) -> None:
-    sparse, dense = (
-        ModelSize(hidden=576, layers=2, parameters=1, experts=experts, experts_used=used)
-        for used in sorted((min(one, experts), min(other, experts)))
-    )
+    known: dict[str, int] = {"hidden": 576, "layers": 2, "parameters": 1, "experts": experts}
+    used = sorted((min(one, experts), min(other, experts)))
+    sparse, dense = (ModelSize(experts_used=count, **known) for count in used)
     assert 0.5 <= caution(sparse) <= caution(dense) <= 1
     careful, bold = hyperparameters(size=sparse), hyperparameters(size=dense)
     assert (careful.learning_rate, careful.kl_stop) <= (bold.learning_rate, bold.kl_stop)

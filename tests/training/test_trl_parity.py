@@ -74,13 +74,13 @@ def loss_and_inputs(
         **{"report_to": "none", "use_cpu": True, "bf16": False, "gradient_checkpointing": False},
     }
     reference = {} if kind == "SFT" else {"ref_model": models[1]}
-    trainer = getattr(trl, f"{kind}Trainer")(
-        model=copy.deepcopy(models[0]),
-        args=getattr(trl, f"{kind}Config")(**settings, **more),
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(rows),
+    data: dict[str, Any] = {
+        "processing_class": tokenizer,
+        "train_dataset": Dataset.from_list(rows),
         **reference,
-    )
+    }
+    arguments = getattr(trl, f"{kind}Config")(**settings, **more)
+    trainer = getattr(trl, f"{kind}Trainer")(model=copy.deepcopy(models[0]), args=arguments, **data)
     inputs = next(iter(trainer.get_train_dataloader()))
     trainer.model.eval()
     with torch.no_grad():

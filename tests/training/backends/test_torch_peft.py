@@ -33,10 +33,9 @@ BF16_MEAN = 0.03
 def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
     """Short and long ones in turn."""
     said = [(LONG if n % 2 else SHORT).format(topic) for n, topic in enumerate(TOPICS[:count])]
-    return [
-        backend.renderer.conversation(context(topic), (), {"role": "assistant", "content": text}, True, 2048)
-        for topic, text in zip(TOPICS, said, strict=False)
-    ]
+    messages = [{"role": "assistant", "content": text} for text in said]
+    pairs = zip(TOPICS, messages, strict=False)
+    return [backend.renderer.conversation(context(topic), (), reply, True, 2048) for topic, reply in pairs]
 
 
 @pytest.fixture

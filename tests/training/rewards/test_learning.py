@@ -79,15 +79,13 @@ def test_an_mlp_on_embeddings_orders_unseen_replies_and_comes_back_as_it_was(tmp
     ratings, _ = usable(lines(64))
     model = embeddings.learn(embedding(), ratings, seed=0)
     dice = random.Random(5)
-    unseen = {
-        liked: [PlainReply("", sentence(dice, liked=liked), True) for _ in range(20)]
-        for liked in (True, False)
-    }
-    assert model.scores(unseen[True]).min() > model.scores(unseen[False]).max()
+    kinds = [[sentence(dice, liked=liked) for _ in range(20)] for liked in (True, False)]
+    good, bad = ([PlainReply("", text, True) for text in texts] for texts in kinds)
+    assert model.scores(good).min() > model.scores(bad).max()
 
     write_reward_model(tmp_path / "m", model, **ABOUT)
     _, again = read_reward_model(tmp_path / "m")
-    np.testing.assert_allclose(again.scores(unseen[True]), model.scores(unseen[True]), atol=2e-3)
+    np.testing.assert_allclose(again.scores(good), model.scores(good), atol=2e-3)
 
 
 def test_texts_are_cut_into_the_longest_pieces_and_strange_characters_passed_over() -> None:
