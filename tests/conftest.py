@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import httpx
 import pytest
-from httpx._transports import default
 from hypothesis import HealthCheck, settings
 
 from tests.support.patience import within
@@ -56,7 +58,7 @@ SHOWN_FILES = 15
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Each client of httpx reads all certificate authorities, which takes 15 ms. Tests make thousands of clients.
-default.create_ssl_context = cache(default.create_ssl_context)
+mock.patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)).start()
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -73,14 +75,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """Say which files took longest, what they started for their tests included."""
-    took_s: Counter[str] = Counter()
+    took_s: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 took_s[report.location[0]] += report.duration
-    if took_s.total() > LONG_RUN_S:
+    if sum(took_s.values()) > LONG_RUN_S:
         terminalreporter.section("slowest files")
-        for name, seconds in took_s.most_common(SHOWN_FILES):
+        for name, seconds in sorted(took_s.items(), key=itemgetter(1), reverse=True)[:SHOWN_FILES]:
             terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
 
 

@@ -149,7 +149,7 @@ def test_training_makes_a_version_that_is_swapped_under_a_stream(url: str) -> No
     assert latest(url, "/burnish/completions")[0]["outcome"] == "complete"
 
 
-USE_CASES = {
+USE_CASES: dict[str, dict[str, Any]] = {
     "report_tone": {"correction": "The login page is finished and was tested on Monday."},
     "code_style": {},  # nothing that a model of random words writes compiles
     "support_voice": {"scale": "likert", "rater": "colleague"},

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from examples import blackjack, text_world
+from examples.learning_agents import Size
 from examples.quest import CHEST, KEY, MOST_STEPS, Quest, View, perfect
 from tests.support.patience import within
 from tests.support.tiny_gguf import random_llama
@@ -109,7 +110,7 @@ def test_a_table_of_probabilities_plays_like_the_policy_that_it_describes() -> N
 
 
 def test_training_hands_have_each_first_sum_as_often_and_none_is_measured() -> None:
-    size = blackjack.Size(demonstrations=0, rounds=3, seeds=36, attempts=1, fresh=0)
+    size = Size(demonstrations=0, rounds=3, seeds=36, attempts=1, fresh=0)
     of_round = blackjack.even_seeds(0, size)
     env = blackjack.make()
     rounds = [of_round(number) for number in range(3)]

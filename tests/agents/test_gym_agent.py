@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from http import HTTPStatus
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,16 +71,8 @@ def test_each_prompt_holds_the_episode_so_far_or_as_much_as_memory_says(wire: Wi
 def test_the_models_own_distribution_is_sampled_unless_rules_say_otherwise(wire: Wire) -> None:
     walk(wire.agent(max_tokens=5, sampling={"temperature": 0.5, "seed": 3}))
     body = wire.model.asked[-1].body
-    assert {
-        name: body[name] for name in ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed")
-    } == {
-        "max_tokens": 5,
-        "temperature": 0.5,
-        "top_p": 1.0,
-        "top_k": 0,
-        "min_p": 0.0,
-        "seed": 3,
-    }
+    sampled = {"max_tokens": 5, "temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "seed": 3}
+    assert body | sampled == body
 
 
 def test_an_engine_that_refuses_foreign_fields_is_asked_without_them(wire: Wire) -> None:
@@ -181,9 +174,10 @@ def test_an_endless_episode_is_cut_and_keeps_its_rewards(wire: Wire) -> None:
 
 
 def test_rules_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"max_steps": 0}, {"memory": -1}, {"max_tokens": 0}):
+    wrong: list[dict[str, Any]] = [{"max_steps": 0}, {"memory": -1}, {"max_tokens": 0}]
+    for rules in wrong:
         with pytest.raises(ValueError, match="at least"):
-            Rules(**wrong)
+            Rules(**rules)
 
 
 def test_a_burnish_that_does_not_run_is_said_in_words(wire: Wire) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.learning.exam import Exam, marked, summarise
+from bench.learning.exam import Exam, marked
 from bench.learning.general import FACTS
 from bench.learning.preferences import PREFERENCES
 from bench.learning.stress import stressed
-from bench.learning.user import AnsweredQuestion
+from burnish.parts.desktop.demo.user import AnsweredQuestion, summarise
 
 LONG = "The rain in the mountains is water that falls on them. " * 8
 

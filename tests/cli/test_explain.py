@@ -58,11 +58,14 @@ async def test_tool_calls_are_shown_beside_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "why"),
-    [("held_out", "nothing proves that it is better"), ("candidate", "no replies were sampled")],
+    ("evidence", "why"),
+    [
+        (replace(HEALTHY, held_out=()), "nothing proves that it is better"),
+        (replace(HEALTHY, candidate=()), "no replies were sampled"),
+    ],
 )
-async def test_what_is_undecided_says_what_is_missing(missing: str, why: str) -> None:
-    text = await shown(replace(HEALTHY, **{missing: ()}), 120)
+async def test_what_is_undecided_says_what_is_missing(evidence: Evidence, why: str) -> None:
+    text = await shown(evidence, 120)
     assert "The checks could not decide: " in text
     assert why in text
 

@@ -76,7 +76,7 @@ async def test_no_command_prints_what_steers_a_terminal(tmp_path: Path, form: tu
         rated = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": "bad"}
         await client.post("/v1/feedback", json=rated | {"comment": HOSTILE})
         # A name in a header is bytes; read as Latin-1, some are control characters.
-        await client.post("/v1/feedback", json=rated, headers={"x-burnish-user": b"bob[red]\x9b31m"})
+        await client.post("/v1/feedback", json=rated, headers={b"x-burnish-user": b"bob[red]\x9b31m"})
         await client.post("/v1/embeddings%1b]0;title%07%c2%9b2J", json={"model": HOSTILE})
         url = str(client.base_url)
         shown = {command: await printed(url, *command, *form) for command in COMMANDS}
@@ -97,7 +97,7 @@ async def test_nor_do_versions_and_runs_of_somebody_elses_burnish() -> None:
     groups = [{"kind": "sound", "title": HOSTILE}]
     verdict = {"outcome": "rejected", "headline": HOSTILE, "groups": groups}
     verdict |= {"checks": [check], "examples": [example]}
-    answers = {
+    answers: dict[str, dict[str, Any]] = {
         "adapters": {"live": 1, "adapters": [version]},
         "adapters/1": version | {"manifest": None, "events": [event], "verdict": verdict},
         "adapters/1/promote": FAULT,

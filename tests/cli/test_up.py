@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from burnish.cli.engines import engines_here
-from tests.learner.test_foreign_engine import Engine
 from tests.support.burnish import running
 from tests.support.inprocess import calling, listening
 from tests.support.llama_server import free_port
@@ -26,6 +25,7 @@ from tests.support.ollama_store import LIBRARY, pulled
 from tests.support.patience import within
 from tests.support.program import ask, call, on_terminal, run
 from tests.support.tiny_gguf import random_llama
+from tests.support.vllm_double import Engine
 
 # SGLang's own, the least likely of the usual ones to be in use where tests run.
 PORT = 30000

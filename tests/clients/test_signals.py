@@ -30,7 +30,7 @@ PATCH = (
     "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: app.py\n@@\n def run():\n-    return 1\n"
     "+    return 2\n*** End Patch\nEOF"
 )
-SHELLS = {
+SHELLS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "claude-code": ("Bash", "command", {"description": "x"}),
     "codex": ("exec_command", "cmd", {"yield_time_ms": 250}),
     "opencode": ("bash", "command", {"description": "x"}),

@@ -22,7 +22,7 @@ def classifier(path: Path, *, labels: int = 1, head: bool = True, **config: Any)
     words = ["[UNK]", "[PAD]", "user", "assistant", ":", LIKED, DISLIKED, *WORDS]
     vocabulary = {word: number for number, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(
         path
     )

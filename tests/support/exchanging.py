@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -24,6 +24,7 @@ from tests.support.patience import within
 from tests.support.upstream import Received, Upstream, upstream
 
 LIMIT_S = 60
+Framing = Literal["length", "chunked", "close"]
 LANES = 4
 """Connections over which exchanges go at the same time."""
 NOTHING_ASKED = b"[]"
@@ -53,7 +54,7 @@ class Planned:
     status: int = 200
     headers: Headers = field(default_factory=list)
     chunks: Sequence[bytes] = ()
-    framing: Literal["length", "chunked", "close"] = "chunked"
+    framing: Framing = "chunked"
     hop: Headers = field(default_factory=list)
     trailers: Headers = field(default_factory=list)
     early: bytes = b""
@@ -115,7 +116,7 @@ class Stage:
         self._turns: dict[str | None, Turn] = {}
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Awaitable[Any]) -> Any:
         return self._runner.run(asyncio.wait_for(work, within(LIMIT_S)))
 
     def check(self, *exchanges: Exchange) -> None:

@@ -12,7 +12,7 @@ import brotli
 import zstandard
 
 from tests.support.chance import ANSWERS, ASKS, Chance, Headers, write
-from tests.support.exchanging import Asked, Exchange, Planned
+from tests.support.exchanging import Asked, Exchange, Framing, Planned
 from tests.support.formats import MODEL, Format
 
 NAMES = ("default", "m", "org/model:tag", "default@v3", "gpt-5", "mödel")
@@ -106,7 +106,7 @@ def _answer(chance: Chance, status: int, body: bytes, content_type: str = "text/
         encoding = chance.choice(list(PACK))
         headers.append((b"Content-Encoding", encoding))
         body = PACK[encoding](body)
-    framing = chance.choice(("length", "chunked", "chunked", "close"))
+    framing: Framing = chance.choice(("length", "chunked", "chunked", "close"))
     planned = Planned(status, headers, chance.cut(body), framing, _hop(chance))
     if framing == "chunked":
         planned.trailers = _trailers(chance)

@@ -101,11 +101,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404 if self._known() else 401, "RepoNotFound")
             return
         siblings = [
-            {"rfilename": name, "size": len(content), "blobId": "0" * 40, "lfs": _lfs(content)}
+            {"rfilename": name, "size": len(content), "blobId": "0" * 40}
+            | {"lfs": _lfs(content) | self.state.lies}
             for name, content in self.state.repos[repo].items()
         ]
-        for sibling in siblings:
-            sibling["lfs"] |= self.state.lies
         body = json.dumps({"id": repo, "sha": COMMIT, "siblings": siblings}).encode()
         self._say(200, body=body)
 

@@ -67,7 +67,7 @@ async def test_versions_verdicts_and_swaps_are_those_of_the_registry(log: Log, t
 
 async def test_runs_are_those_of_the_log_by_how_they_ended(log: Log) -> None:
     now = time.time()
-    ended = [("live", 60), ("failed", 5), ("live", 40), ("training", None)]
+    ended: list[tuple[Any, int]] = [("live", 60), ("failed", 5), ("live", 40), ("training", 0)]
     for number, (status, seconds) in enumerate(ended):
         run = Run(f"run_{number}", now, None, "training", "asked", None, 12)
         await log.start_run(run)

@@ -159,7 +159,7 @@ async def test_no_client_can_make_a_series(client: httpx.AsyncClient) -> None:
 async def test_feedback_counts_by_what_it_says_and_who_says_it(client: httpx.AsyncClient) -> None:
     answer = await client.post(PATH, json=ask("ok"))
     target = {"completion_id": answer.headers["x-burnish-completion-id"]}
-    given = [
+    given: list[dict[str, Any]] = [
         {"rating": "good"},
         {"rating": "bad", "comment": "too long"},
         {"rating": 3, "scale": "likert", "source": "judge"},
