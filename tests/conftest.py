@@ -104,14 +104,5 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep configuration and data of the developer's own burnish out of the tests."""
     monkeypatch.setenv("BURNISH_DATA_DIR", str(tmp_path / "data"))
-    for name in (
-        "BURNISH_UPSTREAM",
-        "BURNISH_MODEL",
-        "BURNISH_CONFIG",
-        "BURNISH_ENV_FILE",
-        "BURNISH_URL",
-        "BURNISH_API_KEY",
-        "BURNISH_ADMIN_KEY",
-        "BURNISH_PORT",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("UPSTREAM", "MODEL", "CONFIG", "ENV_FILE", "URL", "API_KEY", "ADMIN_KEY", "PORT"):
+        monkeypatch.delenv(f"BURNISH_{name}", raising=False)

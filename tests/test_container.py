@@ -26,7 +26,6 @@ KEYS = ("BURNISH_API_KEY", "BURNISH_ADMIN_KEY")
 
 
 def image_settings() -> dict[str, str]:
-    """Return what the image sets of burnish's configuration."""
     return dict(re.findall(r"(BURNISH_\w+)=(\S+)", DOCKERFILE))
 
 

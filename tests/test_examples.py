@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 import sys
@@ -18,8 +17,9 @@ import pytest
 from burnish.config.config import load_config
 from examples.coding_agent import TOYS, Toy, passes, written
 from tests.support.burnish import running
+from tests.support.execute import execute
 from tests.support.inprocess import behind
-from tests.support.patience import within
+from tests.support.tiny_gguf import random_llama
 from tests.support.upstream import completion, reply
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -39,16 +39,9 @@ RUN_LIMIT_S = 240
 
 
 def run(example: str, url: str) -> str:
-    """Run an example to its end; returns what it printed."""
-    program = ["node"] if example.endswith(".mjs") else [sys.executable]
-    done = subprocess.run(
-        [*program, EXAMPLES / example],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=within(RUN_LIMIT_S),
-        env=os.environ | {"BURNISH_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-mine"},
-    )
+    program = "node" if example.endswith(".mjs") else sys.executable
+    env = {"BURNISH_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-mine"}
+    done = execute(program, EXAMPLES / example, env=env, limit_s=RUN_LIMIT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -57,11 +50,8 @@ def run(example: str, url: str) -> str:
 def tiny_burnish(folder: Path, *flags: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
     """Run burnish with a tiny model, which answers with random words; gives its URL."""
     pytest.importorskip("torch")
-    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
-
-    shape = tiny_shape("llama")
-    gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
-    with running(folder / "data", "--model", str(gguf), *flags, env=env) as burnish:
+    model = random_llama(folder / "tiny.gguf")
+    with running(folder / "data", "--model", str(model), *flags, env=env) as burnish:
         yield burnish.url
 
 
@@ -78,14 +68,8 @@ def learning_off(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def use_case(name: str, url: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, EXAMPLES / "use_cases" / f"{name}.py", "--small"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=within(4 * RUN_LIMIT_S),
-        env=os.environ | {"BURNISH_URL": f"{url}/v1"},
-    )
+    program = (sys.executable, EXAMPLES / "use_cases" / f"{name}.py", "--small")
+    return execute(*program, env={"BURNISH_URL": f"{url}/v1"}, limit_s=4 * RUN_LIMIT_S)
 
 
 def latest(url: str, path: str, limit: int = 1) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.execute import execute
 from tests.support.patience import within
 
 ROOT = Path(__file__).parents[1]
@@ -56,12 +56,9 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-def environment(folder: Path, **more: str) -> Mapping[str, str]:
-    return os.environ | {
-        "NOTES": str(folder / "notes"),
-        "REACHED": str(folder / "reached"),
-        "BURNISH_PYTHON": str(folder / "installer"),
-    } | more  # fmt: skip
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    ours = {"NOTES": str(folder / "notes"), "REACHED": str(folder / "reached")}
+    return ours | {"BURNISH_PYTHON": str(folder / "installer")} | more
 
 
 def notes(folder: Path) -> list[str]:
@@ -77,7 +74,7 @@ def test_an_interrupted_step_is_the_last_one_and_the_next_run_goes_on(clone: Pat
     process = subprocess.Popen(
         ["scripts/up", "--port", "5"],
         cwd=clone,
-        env=environment(clone, STOP_AT=step),
+        env=os.environ | environment(clone, STOP_AT=step),
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
@@ -90,18 +87,10 @@ def test_an_interrupted_step_is_the_last_one_and_the_next_run_goes_on(clone: Pat
     done = STEPS.index(step)
     assert notes(clone) == STEPS[: done + 1]
     (clone / "notes").unlink()
-    again = subprocess.run(
-        ["scripts/up", "--port", "5"],
-        cwd=clone, env=environment(clone), timeout=within(60), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (again.returncode, notes(clone)) == (0, [*STEPS[min(done, STEPS.index("burnish")) :], "up"]), (
-        again.stderr
-    )
-    (clone / "notes").unlink()
-    subprocess.run(
-        ["scripts/up", "--port", "5"], cwd=clone, env=environment(clone), timeout=within(60), check=True
-    )
-    assert notes(clone) == ["up"]
+    for steps in ([*STEPS[min(done, STEPS.index("burnish")) :], "up"], ["up"]):
+        again = execute("scripts/up", "--port", "5", cwd=clone, env=environment(clone))
+        assert (again.returncode, notes(clone)) == (0, steps), again.stderr
+        (clone / "notes").unlink()
 
 
 def test_a_half_made_environment_is_made_anew_and_half_a_package_forgotten(clone: Path) -> None:
@@ -109,7 +98,7 @@ def test_a_half_made_environment_is_made_anew_and_half_a_package_forgotten(clone
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "BURNISH_PYTHON": sys.executable}
     process = subprocess.Popen(
         ["scripts/install"],
-        cwd=clone, env=environment(clone, **offline), start_new_session=True, stderr=subprocess.DEVNULL,
+        cwd=clone, env=os.environ | environment(clone, **offline), start_new_session=True, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     python = clone / ".venv/bin/python"
     while not python.exists() and process.poll() is None:
@@ -118,18 +107,12 @@ def test_a_half_made_environment_is_made_anew_and_half_a_package_forgotten(clone
     process.wait(within(60))
 
     def again() -> str:
-        done = subprocess.run(
-            ["scripts/install"],
-            cwd=clone, env=environment(clone, **offline), timeout=within(120), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        done = execute("scripts/install", cwd=clone, env=environment(clone, **offline), limit_s=120)
         assert done.returncode == 1
         return done.stderr
 
     assert "installing uv" in again()
-    subprocess.run(
-        [python, "-m", "pip", "--version"], check=True, timeout=within(60), stdout=subprocess.DEVNULL
-    )
+    assert execute(python, "-m", "pip", "--version").returncode == 0
     (packages,) = (clone / ".venv/lib").glob("python*/site-packages")
     for name in ("half", "whole", "lost"):
         folder = packages / f"{name}-1.0.dist-info"

@@ -57,7 +57,6 @@ class Rater:
         self._stop = threading.Event()
 
     def step(self, client: httpx.Client) -> None:
-        """Ask one question and rate the answer."""
         self.count += 1
         answer = ask(client, self.url, f"What is {WORDS[self.count % len(WORDS)]}? ({self.count})")
         if answer.status_code != 200 or self.wanted <= 0:
@@ -244,7 +243,6 @@ class House:
         assert not leftovers or status["learner"]["state"] != "idle", leftovers
 
     def close(self) -> None:
-        """Stop, and look at what is left."""
         assert self.burnish.stop() == 0
         wait_for("everything to end", lambda: not orphans(self.data_dir), 15)
         with sqlite3.connect(self.data_dir / "burnish.db") as database:

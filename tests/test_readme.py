@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from tests.support.burnish import Burnish, running
+from tests.support.execute import execute
 from tests.support.patience import within
 
 ROOT = Path(__file__).parents[1]
@@ -41,16 +41,8 @@ def get(burnish: Burnish, path: str) -> Any:
 def pasted(burnish: Burnish, home: Path, program: list[str], code: str) -> str:
     """Run a block as someone who pastes it; return what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [*program, "-c", code.replace(ADDRESS, burnish.url)],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=within(240),
-        check=False,
-        env=os.environ
-        | {"PATH": path, "HOME": str(home), "BURNISH_URL": burnish.url, "NO_COLOR": "1", "COLUMNS": "200"},
-    )
+    env = {"PATH": path, "HOME": str(home), "BURNISH_URL": burnish.url, "NO_COLOR": "1", "COLUMNS": "200"}
+    done = execute(*program, "-c", code.replace(ADDRESS, burnish.url), cwd=home, env=env, limit_s=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -106,11 +106,22 @@ def test_a_change_that_is_taken_back_needs_no_second_run_however_many_commits_la
 
 @pytest.mark.parametrize(
     ("days", "expected"),
-    [(0, False), (rooms.MAX_AGE_DAYS, False), (rooms.MAX_AGE_DAYS + 1, True), (-1, False), (-3, True)],
+    [
+        (0, False),
+        (rooms.MAX_AGE_DAYS, False),
+        (rooms.MAX_AGE_DAYS + 1, True),
+        (-1, False),
+        (-3, True),
+        (None, True),
+    ],
 )
-def test_a_pass_counts_for_fourteen_days(project: Path, days: int, expected: bool) -> None:
+def test_a_pass_counts_for_fourteen_days_and_not_without_a_date(
+    project: Path, days: int | None, expected: bool
+) -> None:
     content = recorded(project)
-    content["room"][0]["on"] = (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
+    del content["room"][0]["on"]
+    if days is not None:
+        content["room"][0]["on"] = (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
     write(project, str(rooms.RECORD), json.dumps(content))
     assert old(project) is expected
 
@@ -121,13 +132,6 @@ def test_it_is_old_if_the_record_cannot_be_used(project: Path, spoilt: str) -> N
     assert old(project)
     assert "Commit it" in record(project)
     assert not old(project)
-
-
-def test_it_is_old_without_a_date(project: Path) -> None:
-    content = recorded(project)
-    del content["room"][0]["on"]
-    write(project, str(rooms.RECORD), json.dumps(content))
-    assert old(project)
 
 
 def test_a_record_keeps_the_other_rooms(project: Path) -> None:
@@ -301,12 +305,7 @@ def test_the_commit_chooses_among_the_rooms_that_are_not_old() -> None:
         (
             "clients",
             ["proxy/relay/relay.py", "app/app.py", "parts/connect/agents.py", "docs/agents.md"],
-            [
-                "training/loop.py",
-                "parts/page/files/main.js",
-                "parts/page/events.py",
-                "learner/cycle.py",
-            ],
+            ["training/loop.py", "parts/page/files/main.js", "parts/page/events.py", "learner/cycle.py"],
         ),
         ("learning", ["training/loop.py", "learner/export.py"], ["proxy/relay/relay.py"]),
     ],

@@ -45,8 +45,6 @@ class Corridor:
 
 
 class Walker(GymAgent):
-    """Walks a corridor."""
-
     def get_system_prompt(self) -> str:
         return "Walk to the right."
 
@@ -55,6 +53,21 @@ class Walker(GymAgent):
 
     def extract_action(self, response: str) -> int | None:
         return find_action(response, ACTIONS)
+
+
+def walk(agent: GymAgent, seed: int | None = None, env: Any = None) -> Json:
+    """Play an episode as LlamaGym's readme does."""
+    env = env or Corridor()
+    if seed is not None:
+        agent.begin_episode(seed=seed)
+    observation, _ = env.reset(seed=seed)
+    done = False
+    while not done:
+        action = agent.act(observation)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        agent.assign_reward(reward)
+        done = terminated or truncated
+    return agent.terminate_episode()
 
 
 @dataclass

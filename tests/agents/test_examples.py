@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import signal
@@ -18,7 +17,7 @@ pytest.importorskip("gymnasium")
 from examples import blackjack, text_world
 from examples.learning_agents import Size
 from examples.quest import CHEST, KEY, MOST_STEPS, Quest, View, perfect
-from tests.support.patience import within
+from tests.support.execute import execute
 from tests.support.tiny_gguf import random_llama
 
 ROOT = Path(__file__).parents[2]
@@ -132,15 +131,7 @@ def test_an_example_shows_the_way(name: str, tmp_path: Path) -> None:
 
 def shows_the_way(name: str, *options: str) -> None:
     """Run an example at its small size."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"examples.{name}", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=within(880),
-        env=os.environ,
-    )
+    done = execute(sys.executable, "-m", f"examples.{name}", *options, cwd=ROOT, limit_s=880)
     assert done.returncode == 0, done.stderr
     lines = [line.strip().partition("  ")[2] for line in done.stdout.splitlines()]
     for words in ("random: ", "base model: ", "base model with a grammar: ", "warm start: version 1 from ",

@@ -14,31 +14,15 @@ from burnish.agents import (
     BadReward,
     Burnish,
     EpisodeOver,
-    GymAgent,
     NoAction,
     NotRunning,
     Refused,
     Rules,
     StepLimit,
 )
-from tests.agents.conftest import Corridor, Walker, Wire
+from tests.agents.conftest import Walker, Wire, walk
 from tests.support.llama_server import free_port
 from tests.support.scripted_model import Fails
-
-
-def walk(agent: GymAgent, seed: int | None = None) -> dict[str, object]:
-    """Play an episode as LlamaGym's readme does."""
-    env = Corridor()
-    if seed is not None:
-        agent.begin_episode(seed=seed)
-    observation, _ = env.reset(seed=seed)
-    done = False
-    while not done:
-        action = agent.act(observation)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        agent.assign_reward(reward)
-        done = terminated or truncated
-    return agent.terminate_episode()
 
 
 def test_an_episode_is_a_rollout_with_its_steps_rewards_and_seed(wire: Wire) -> None:

@@ -10,9 +10,11 @@ import httpx
 import pytest
 
 from burnish.agents import GymAgent, Refused, Rules
+from tests.agents.conftest import walk
 from tests.support.burnish import Burnish, running
 from tests.support.patience import within
 from tests.support.program import call
+from tests.support.tiny_gguf import random_llama
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -50,10 +52,8 @@ class Anything(GymAgent):
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
     pytest.importorskip("torch")
-    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
-
-    folder, shape = tmp_path_factory.mktemp("tiny"), tiny_shape("llama")
-    gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
+    folder = tmp_path_factory.mktemp("tiny")
+    gguf = random_llama(folder / "tiny.gguf")
     env = {f"BURNISH_TRAIN__{name}": value for name, value in SETTINGS.items()}
     with running(folder / "data", "--model", str(gguf), env=env) as burnish:
         yield burnish
@@ -82,13 +82,7 @@ def test_an_agent_imitates_plays_learns_and_is_judged(agent: Anything, tiny: Bur
     env = Luck()
     for number in range(6):
         assert not statistics, "the batch is full with the sixth episode"
-        agent.begin_episode(seed=number // 3)
-        observation, _ = env.reset(seed=number // 3)
-        done = False
-        while not done:
-            observation, reward, done, _, _ = env.step(agent.act(observation))
-            agent.assign_reward(reward)
-        statistics = agent.terminate_episode()
+        statistics = walk(agent, number // 3, env)
     assert (statistics["episodes"], statistics["samples"], statistics["version"]) == (6, 12, 2)
     found = httpx.get(f"{tiny.url}/v1/rollouts?task=luck", timeout=within(10)).json()
     rollouts = found["data"]

@@ -62,7 +62,6 @@ def test_every_rule_is_in_the_table_with_its_default() -> None:
 
 
 def as_curl_sends(command: str, address: str, rollout: str) -> httpx.Response:
-    """Send what a curl command of the page would."""
     _, url, *options = shlex.split(command.replace(ADDRESS, address).replace("ro_…", rollout))
     given = list(zip(options[::2], options[1::2], strict=True))
     body = dict(given).get("-d")

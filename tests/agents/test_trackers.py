@@ -26,11 +26,6 @@ class Kept:
         self.closed = True
 
 
-def test_none_is_on_unless_it_is_asked_for(wire: Wire) -> None:
-    assert tracker_named(None, "task") is None
-    wire.agent().play(Corridor, [0], held_out=True)
-
-
 def test_a_tracker_of_your_own_gets_the_figures_of_each_play(wire: Wire) -> None:
     kept = Kept()
     agent = wire.agent(tracker=kept)
@@ -44,7 +39,8 @@ def test_a_tracker_of_your_own_gets_the_figures_of_each_play(wire: Wire) -> None
     assert kept.closed
 
 
-def test_an_unknown_one_is_refused_in_words() -> None:
+def test_none_is_on_unless_it_is_asked_for_and_an_unknown_one_is_refused_in_words() -> None:
+    assert tracker_named(None, "task") is None
     with pytest.raises(
         ValueError, match="tensorboard, wandb, trackio, or an object with log and close, not 'mlflow'"
     ):

@@ -6,14 +6,16 @@ import asyncio
 import itertools
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.learning.cell import Cell
 from bench.learning.measure import measure
-from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
+from tests.support.upstream import Received, Script, by_request, completion, events, reply, stream, upstream
 
 Counts = tuple[int, int, int, int]
 BRIEF = ("brief",)
@@ -46,7 +48,7 @@ async def test_users_ask_and_rate_through_the_proxy(
     tmp_path: Path, kept: Path, name: str, trained: list[int], expected: tuple[int | str | None, Counts]
 ) -> None:
     cell = CELLS[name]
-    async with upstream(_talkative_twice()) as engine:
+    async with upstream(engine_that(talkative_twice)) as engine:
         settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
         record = await asyncio.to_thread(
             measure, cell, kept, tmp_path / "scratch", settings, lambda doing: None
@@ -60,22 +62,24 @@ async def test_users_ask_and_rate_through_the_proxy(
     assert (record.get("settled", "unknown"), log(tmp_path / "scratch" / "cell")) == expected
 
 
-def _talkative_twice() -> Script:
+def talkative_twice(asked: dict[str, Any]) -> str:
     """Answer short, but at length in exams and to the first two of a cell's questions, as their dice show."""
+    return "Short." if asked["seed"] >= 1002 else "Long. " * 40
+
+
+def engine_that(says: Callable[[dict[str, Any]], str]) -> Script:
+    """Say it to the questions of users, whose answers are streamed."""
     numbers = itertools.count(1)
 
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+    def answer(request: Received) -> Script:
         if request.method != "POST":
-            await reply(b"{}", status="404 Not Found")(request, writer)
-            return
+            return reply(b"{}", status="404 Not Found")
         asked, response_id = request.json(), f"chatcmpl-{next(numbers)}"
         if asked.get("stream"):
-            text = "Short." if asked["seed"] >= 1002 else "Long. " * 40
-            await stream(events(text, response_id=response_id))(request, writer)
-        else:
-            await reply(completion("Paris", response_id=response_id))(request, writer)
+            return stream(events(says(asked), response_id=response_id))
+        return reply(completion("Paris", response_id=response_id))
 
-    return script
+    return by_request(answer)
 
 
 def log(data: Path) -> Counts:

@@ -18,8 +18,9 @@ from bench.learning.measure import measure
 from bench.learning.side_by_side import AT_ONCE, side_by_side
 from burnish.parts.desktop.demo.running import burnish
 from burnish.system.threads import cores
+from tests.bench.test_measure import engine_that
 from tests.support.patience import within
-from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
+from tests.support.upstream import upstream
 
 COUNT_CORES = "from burnish.system.threads import cores; print(cores())"
 
@@ -82,8 +83,7 @@ def test_an_error_in_one_stops_what_the_other_runs(tmp_path: Path) -> None:
 
 
 async def test_what_two_cells_need_of_the_bare_model_is_asked_once(tmp_path: Path) -> None:
-    asked = list[str]()
-    async with upstream(_counting(asked)) as engine:
+    async with upstream(engine_that(lambda asked: "Short.")) as engine:
         settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
 
         def measured(cell: Cell) -> None:
@@ -92,19 +92,5 @@ async def test_what_two_cells_need_of_the_bare_model_is_asked_once(tmp_path: Pat
         cells = [Cell(arm, ("brief",), 0, (2,), held_out=3, widely=False) for arm in ("auto", "auto_words")]
         await asyncio.to_thread(lambda: list(side_by_side(measured, cells, {})))
     # Three held-out questions to the bare model, two to learn from, and of each cell three once more.
+    asked = [request for request in engine.requests if request.body and request.json().get("stream")]
     assert len(asked) == 3 + 2 + 2 * 3
-
-
-def _counting(asked: list[str]) -> Script:
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        if request.method != "POST":
-            await reply(b"{}", status="404 Not Found")(request, writer)
-        elif request.json().get("stream"):
-            asked.append(request.json()["messages"][-1]["content"])
-            await stream(events("Short.", response_id=f"chatcmpl-{len(asked)}"))(request, writer)
-        else:
-            await reply(completion("Paris", response_id=f"chatcmpl-other-{time.monotonic_ns()}"))(
-                request, writer
-            )
-
-    return script

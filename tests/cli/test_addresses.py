@@ -7,9 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,41 +16,22 @@ from burnish.config.config import load_config
 from burnish.proxy.http.errors import ConfigError
 from tests.support.burnish import Burnish, running
 from tests.support.program import call
+from tests.support.scripted_model import on_a_thread
+from tests.support.upstream import Upstream, reply
 
 KEY = "the-admin-key-of-its-owner"
 
 
-class Stranger(ThreadingHTTPServer):
-    """Somebody else's server: it notes what it's asked, and says that all is well."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Noting)
-        self.asked: list[tuple[str, str | None]] = []
-        """Path and key."""
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-
-class _Noting(BaseHTTPRequestHandler):
-    server: Stranger
-
-    def _answer(self) -> None:
-        self.server.asked.append((self.path, self.headers.get("x-burnish-key")))
-        self.send_response(200)
-        self.send_header("content-length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    do_GET = do_POST = _answer
-
-    def log_message(self, *_: object) -> None: ...
-
-
 @pytest.fixture
-def stranger() -> Iterator[Stranger]:
-    with Stranger() as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+def stranger() -> Iterator[Upstream]:
+    """Somebody else's server, which says that all is well."""
+    with on_a_thread(reply(b"{}")) as server:
         yield server
-        server.shutdown()
+
+
+def asked(stranger: Upstream) -> list[tuple[str, str | None]]:
+    """Paths and keys of the requests."""
+    return [(request.target, request.header("x-burnish-key")) for request in stranger.requests]
 
 
 @pytest.fixture
@@ -99,25 +78,27 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize("left", [False, True], ids=["nothing", "a note of a killed one"])
+@pytest.mark.parametrize("left", ["nothing", "a note of a killed one", "a broken note"])
 def test_a_strangers_burnish_on_the_port_is_not_asked(
-    data: Path, home: Path, stranger: Stranger, command: tuple[str, ...], left: bool
+    data: Path, home: Path, stranger: Upstream, command: tuple[str, ...], left: str
 ) -> None:
-    if left:
-        note(data, {"url": stranger.url, "pid": os.getpid()})
+    if left != "nothing":
+        note(data, "[1]" if left == "a broken note" else {"url": stranger.url, "pid": os.getpid()})
         (data / "lock").touch()
-    done = call(*command, env={"BURNISH_PORT": str(stranger.server_port)})
+    done = call(*command, env={"BURNISH_PORT": stranger.url.rpartition(":")[2]})
     assert done.returncode == 3
     assert f"isn't running with the data in {data}" in done.stderr
     assert "--url" in done.stderr
-    assert stranger.asked == []
+    assert stranger.requests == []
 
 
-def test_doctor_does_not_show_its_key_to_a_stranger(data: Path, home: Path, stranger: Stranger) -> None:
-    done = call("doctor", "--json", env={"BURNISH_PORT": str(stranger.server_port), "BURNISH_ENGINE": "none"})
+def test_doctor_does_not_show_its_key_to_a_stranger(data: Path, home: Path, stranger: Upstream) -> None:
+    done = call(
+        "doctor", "--json", env={"BURNISH_PORT": stranger.url.rpartition(":")[2], "BURNISH_ENGINE": "none"}
+    )
     findings = {each["what"]: each["text"] for each in json.loads(done.stdout)}
     assert "can't be used" in findings["port"]
-    assert [key for _, key in stranger.asked if key] == []
+    assert [key for _, key in asked(stranger) if key] == []
 
 
 def test_one_that_is_starting_is_waited_for(data: Path, home: Path) -> None:
@@ -160,7 +141,7 @@ def _folder(file: Path) -> None:
     ],
 )
 def test_a_note_that_anybody_could_have_written_is_not_believed(
-    data: Path, home: Path, stranger: Stranger, content: Any, change: Callable[[Path], None] | None
+    data: Path, home: Path, stranger: Upstream, content: Any, change: Callable[[Path], None] | None
 ) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
     file = note(data, text.replace("{stranger}", stranger.url))
@@ -170,32 +151,32 @@ def test_a_note_that_anybody_could_have_written_is_not_believed(
         done = call("good")
     assert done.returncode == 2
     assert "--url" in done.stderr
-    assert stranger.asked == []
+    assert stranger.requests == []
 
 
-def test_the_key_goes_to_the_address_that_was_named(data: Path, home: Path, stranger: Stranger) -> None:
+def test_the_key_goes_to_the_address_that_was_named(data: Path, home: Path, stranger: Upstream) -> None:
     for arguments, env in ((("--url", stranger.url), {}), ((), {"BURNISH_URL": stranger.url})):
-        stranger.asked.clear()
+        stranger.requests.clear()
         call("status", *arguments, env=env)
-        assert stranger.asked == [("/burnish/status", KEY)]
+        assert asked(stranger) == [("/burnish/status", KEY)]
 
 
 @pytest.mark.parametrize("line", ["BURNISH_DATA_DIR={evil}", "BURNISH_URL={stranger}", "BURNISH_PORT={port}"])
 def test_a_cloned_repository_gets_no_key(
-    home: Path, stranger: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    home: Path, stranger: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """One `burnish good` in it used to be enough."""
     clone, evil = tmp_path / "clone", tmp_path / "clone" / ".b"
     evil.mkdir(parents=True)
     note(evil, {"url": stranger.url, "pid": 1})
-    text = line.format(evil=evil, stranger=stranger.url, port=stranger.server_port)
+    text = line.format(evil=evil, stranger=stranger.url, port=stranger.url.rpartition(":")[2])
     (clone / ".env").write_text(f"OTHER=1\nexport {text}\n")
     monkeypatch.chdir(clone)
     monkeypatch.delenv("BURNISH_DATA_DIR")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
     with locked(evil):
         done = call("good")
-    assert stranger.asked == []
+    assert stranger.requests == []
     assert done.returncode == 3
     name = line.partition("=")[0]
     assert done.stderr.count(f"sets {name}, which isn't read") == 1
@@ -223,7 +204,7 @@ def test_a_folder_without_them_is_not_mentioned(tmp_path: Path, monkeypatch: pyt
 
 
 def test_variables_beside_the_configuration_and_in_a_named_file_are_read(
-    home: Path, data: Path, stranger: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, data: Path, stranger: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "config.toml").write_text("port = 1\n")
     assert load_config().port == 1
@@ -232,7 +213,7 @@ def test_variables_beside_the_configuration_and_in_a_named_file_are_read(
     named = tmp_path / "compose.env"
     named.write_text(f"BURNISH_PORT=3\nBURNISH_ADMIN_KEY={KEY}\nBURNISH_URL={stranger.url}\n")
     call("--env-file", str(named), "status")
-    assert stranger.asked == [("/burnish/status", KEY)]
+    assert asked(stranger) == [("/burnish/status", KEY)]
     monkeypatch.setenv("BURNISH_ENV_FILE", str(named))
     config = load_config()
     assert config.port == 3

@@ -14,7 +14,7 @@ from tests.support.burnish import Burnish
 from tests.support.inprocess import serving
 from tests.support.patience import within
 from tests.support.program import NOBODY, call, run
-from tests.support.upstream import Received, Script, Upstream, events, reply, stream, upstream
+from tests.support.upstream import Script, Upstream, events, in_turn, reply, stream, upstream
 
 
 def ratings(url: str, count: int) -> list[dict[str, Any]]:
@@ -92,8 +92,6 @@ async def talk(script: Script, tmp_path: Path, *lines: str, options: Sequence[st
 
 
 class Talk(NamedTuple):
-    """What came of it."""
-
     done: subprocess.CompletedProcess[str]
     upstream: Upstream
     logged: list[dict[str, Any]]
@@ -180,14 +178,10 @@ async def test_reasoning_is_shown_and_is_no_part_of_the_conversation(tmp_path: P
 
 async def test_the_other_name_of_reasoning_an_empty_and_a_cut_answer(tmp_path: Path) -> None:
     answers = [
-        [chat_wire.chunk({"reasoning": "Hm."}), chat_wire.chunk({}, "stop")],
-        [chat_wire.chunk({"content": "Once upon"}), chat_wire.chunk({}, "length")],
+        [chat_wire.chunk({"reasoning": "Hm."}), chat_wire.chunk({}, "stop"), chat_wire.DONE],
+        [chat_wire.chunk({"content": "Once upon"}), chat_wire.chunk({}, "length"), chat_wire.DONE],
     ]
-
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await stream([*answers.pop(0), chat_wire.DONE])(request, writer)
-
-    shown = (await talk(script, tmp_path, "Hi", "Go on")).shown
+    shown = (await talk(in_turn(*map(stream, answers)), tmp_path, "Hi", "Go on")).shown
     assert "thinking › Hm.\n(an empty answer)\n" in shown
     assert "Once upon\n(cut off at the longest length: see --max-tokens)\n" in shown
 

@@ -93,13 +93,6 @@ async def test_a_server_that_is_no_burnish_is_called_so(content: bytes) -> None:
             assert done.returncode == 3
 
 
-def test_a_broken_note_of_where_burnish_is_is_no_note(tmp_path: Path) -> None:
-    (tmp_path / "server.json").write_text("[1]")
-    done = call("status", env={"BURNISH_DATA_DIR": str(tmp_path), "BURNISH_PORT": "9"})
-    assert done.returncode == 3
-    assert f"isn't running with the data in {tmp_path}" in done.stderr
-
-
 def test_a_wrong_setting_is_wrong_usage_for_every_command() -> None:
     for command in ("status", "up"):
         done = call(command, env={"BURNISH_PORT": "many"})

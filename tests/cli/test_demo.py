@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from burnish.parts.desktop.demo.user import AnsweredQuestion, User
 from tests.support.inprocess import behind
 from tests.support.patience import within
 from tests.support.program import NOBODY, call, run
-from tests.support.upstream import Received, Script, events, reply, stream, upstream
+from tests.support.upstream import events, in_turn, reply, stream, upstream
 
 LONG = "Snow is water that froze in the air. " * 5
 
@@ -50,7 +49,10 @@ async def test_an_upstream_that_cannot_be_trained_is_one_sentence(tmp_path: Path
 
 async def test_the_user_comments_on_what_is_long_and_praises_what_is_short(tmp_path: Path) -> None:
     half = replace(HALVES[Name.COMMENTS], count=2)
-    async with behind(tmp_path, in_turn("Short.", LONG, LONG), model="mock") as (client, server):
+    answers = [
+        stream(events(text, response_id=f"chatcmpl-{n}")) for n, text in enumerate(("Short.", LONG, LONG))
+    ]
+    async with behind(tmp_path, in_turn(*answers), model="mock") as (client, server):
         with User(str(client.base_url).rstrip("/"), half.system) as user:
             good = await asyncio.to_thread(lambda: list(user.teach(half, QUESTIONS, seed=0)))
         given = (await client.get("/v1/feedback")).json()["data"][::-1]
@@ -82,18 +84,6 @@ def test_readme_has_a_row_for_each_half() -> None:
     assert "40 → 38" in rows[2]
     assert "| 50% |" in rows[2], "of the versions went live"
     assert f'system message "{BRIEFLY}"' in rows[3]
-
-
-def in_turn(*texts: str) -> Script:
-    """Stream one text after another, each with an id of its own."""
-    scripts = (
-        stream(events(text, response_id=f"chatcmpl-{n}")) for text, n in zip(texts, count(), strict=False)
-    )
-
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await next(scripts)(request, writer)
-
-    return script
 
 
 def outcome(half: Half, seed: int = 0) -> TrialOutcome:

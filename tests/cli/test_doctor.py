@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from burnish.adapters.registry import Registry
-from burnish.system.memory import available_bytes
 from tests.support.burnish import Burnish
 from tests.support.inprocess import behind, calling, serving
 from tests.support.lora import random_lora, register, write_peft
@@ -256,7 +255,3 @@ def test_a_clock_that_is_behind_its_own_files(tmp_path: Path) -> None:
     log.touch()
     os.utime(log, (4e9, 4e9))
     assert examine(url=NOBODY, env={"BURNISH_DATA_DIR": str(tmp_path)})["clock"][0] == "warn"
-
-
-def test_caches_count_as_available_memory() -> None:
-    assert 0 < (available_bytes() or 0) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -8,12 +8,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.support import chat_wire
 from tests.support.inprocess import behind
 from tests.support.program import call, run
-from tests.support.upstream import Received, Script, reply, upstream
+from tests.support.upstream import Received, Script, by_request, reply, upstream
 
 HOSTILE = "tea" + "".join(
     (
@@ -40,23 +41,15 @@ COMMANDS = [
 FAULT = {"error": {"message": HOSTILE}}
 
 
-def hostile(request: Received) -> tuple[dict[str, Any], str]:
+@by_request
+def hostile(request: Received) -> Script:
     """Answer completions in hostile words, refuse the second of three, and anything else."""
     if not request.target.endswith("/chat/completions") or b"refuse" in request.body:
-        return FAULT, "400 Bad Request"
-    return chat_wire.whole({"role": "assistant", "content": HOSTILE}) | {"model": HOSTILE}, "200 OK"
-
-
-def answering(answer: Any) -> Script:
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        content, status = answer(request)
-        await reply(json.dumps(content).encode(), status=status)(request, writer)
-
-    return script
+        return reply(orjson.dumps(FAULT), status="400 Bad Request")
+    return reply(orjson.dumps(chat_wire.whole({"content": HOSTILE}, model=HOSTILE)))
 
 
 async def printed(url: str, *command: str) -> str:
-    """Run a command; return all that it printed."""
     env = {"BURNISH_UPSTREAM": url, "BURNISH_TRAIN__ENABLED": "false"}
     program = run if command[0] == "chat" else call  # only a main thread can listen for Ctrl-C
     done = await asyncio.to_thread(program, *command, url=url, stdin="hello\nn\n", env=env)
@@ -69,7 +62,7 @@ async def printed(url: str, *command: str) -> str:
 
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 async def test_no_command_prints_what_steers_a_terminal(tmp_path: Path, form: tuple[str, ...]) -> None:
-    async with behind(tmp_path, answering(hostile), instructions=True) as (client, _):
+    async with behind(tmp_path, hostile, instructions=True) as (client, _):
         for text in (HOSTILE, "refuse", HOSTILE):
             body = {"model": HOSTILE, "messages": [{"role": "user", "content": text}]}
             answer = await client.post("/v1/chat/completions", json=body)
@@ -105,17 +98,17 @@ async def test_nor_do_versions_and_runs_of_somebody_elses_burnish() -> None:
         "train": FAULT,
     }
 
-    def answer(request: Received) -> tuple[dict[str, Any], str]:
+    def answer(request: Received) -> Script:
         content = answers[request.target.removeprefix("/burnish/").rstrip("?")]
-        return content, "409 Conflict" if content is FAULT else "200 OK"
+        return reply(orjson.dumps(content), status="409 Conflict" if content is FAULT else "200 OK")
 
-    async with upstream(answering(answer)) as server:
+    async with upstream(by_request(answer)) as server:
         for command in ("adapters list", "adapters show 1", "adapters promote 1", "resume", "train"):
             assert "[red]markup[/red]" in (await printed(server.url, *command.split())).replace("\n", "")
 
 
 async def test_names_and_reasons_with_control_characters_are_refused(tmp_path: Path) -> None:
-    async with behind(tmp_path, answering(hostile)) as (client, _):
+    async with behind(tmp_path, hostile) as (client, _):
         body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
         answer = await client.post("/v1/chat/completions", json=body)
         rated = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": "bad"}

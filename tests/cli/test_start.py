@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from burnish.cli.commands import COMMANDS, app
-from tests.support.patience import within
+from tests.support.execute import execute
 from tests.support.program import NOBODY, run
 
 LIBRARIES = {"httpx", "numpy", "uvicorn", "starlette", "asyncio", "tomlkit", "pygments", "torch"}
@@ -30,8 +29,7 @@ main()
 def test_a_quick_command_imports_no_heavy_module(command: str) -> None:
     is_flag = command.startswith("-")
     code = SHOW_MODULES.format(arguments=[command] if is_flag else [command, "--url", NOBODY])
-    program = [sys.executable, "-c", code]
-    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=within(60))
+    done = execute(sys.executable, "-c", code)
     imported = json.loads(done.stdout.splitlines()[-1])
     assert "typer" in imported
     assert not (HEAVY | ({"rich", "pydantic"} if is_flag else set())) & set(imported)
@@ -51,11 +49,8 @@ def test_bash_completes_commands_options_and_agents() -> None:
     """
     typed = ["burnish ", "burnish st", "burnish adapters pro", "burnish up --da", "burnish disconnect c"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        input="\n".join([*typed, ""]), env={**os.environ, "PATH": path},
-        capture_output=True, text=True, check=True, timeout=within(60),
-    )  # fmt: skip
+    done = execute("bash", "--norc", "-c", script, stdin="\n".join([*typed, ""]), env={"PATH": path})
+    assert done.returncode == 0, done.stderr
     every, *others = done.stdout.splitlines()
     assert every.split() == [name for name, entry in COMMANDS.items() if not entry.hidden]
     assert others == ["status", "promote", "--data-dir", "claude-code codex cline continue"]
@@ -64,14 +59,8 @@ def test_bash_completes_commands_options_and_agents() -> None:
 def test_completing_a_name_imports_no_command() -> None:
     code = SHOW_MODULES.format(arguments=[])
     protocol = {"_BURNISH_COMPLETE": "complete_bash", "COMP_WORDS": "burnish ", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | protocol,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=within(60),
-    )
+    done = execute(sys.executable, "-c", code, env=protocol)
+    assert done.returncode == 0, done.stderr
     *names, imported = done.stdout.splitlines()
     assert "status" in names
     assert not {"burnish.cli.up", "burnish.cli.show", "rich"} & set(json.loads(imported))

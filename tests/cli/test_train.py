@@ -94,7 +94,7 @@ def _watch_in_every_way(rated: Burnish, run_id: str, folder: Path) -> dict[str, 
         learner = said("status", url=rated.url)["learner"]
         assert learner["run"]["progress"]["phase"] in get_args(Phase)
         assert "to watch it: burnish watch" in " ".join(call("status", url=rated.url).stdout.split())
-        joined = run("train", "--wait", "--json", url=rated.url, limit_s=within(RUN_LIMIT_S))
+        joined = run("train", "--wait", "--json", url=rated.url, limit_s=RUN_LIMIT_S)
     assert f"{run_id} is under way already" in joined.stderr
     ended: dict[str, Any] = json.loads(joined.stdout)
     assert (joined.returncode, ended["id"]) == (0, run_id)

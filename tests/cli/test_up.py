@@ -14,7 +14,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from burnish.cli.engines import engines_here
@@ -87,25 +87,21 @@ async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, eng
 
 
 async def test_up_says_what_to_do_with_lm_studio(tmp_path: Path) -> None:
-    async def lists(request: Request) -> Response:
-        more = {"type": "llm", "compatibility_type": "gguf", "state": "loaded"}
-        model = {"id": "qwen3", "owned_by": "organization_owner"} | more
-        return JSONResponse({"object": "list", "data": [model]})
-
-    async def anything(request: Request) -> Response:
-        words = f"Unexpected endpoint or method. ({request.method} {request.url.path})"
-        return JSONResponse({"error": words})
-
-    paths = [Route("/v1/models", lists), Route("/api/v0/models", lists), Route("/{path:path}", anything)]
-    async with listening(Starlette(routes=paths), PORT) as url:
+    async with listening(engine_app(LM_STUDIO), PORT) as url:
         said = await said_without_a_terminal(tmp_path)
     assert f"LM Studio with qwen3 answers at {url}. LM Studio takes no adapters." in said
     assert "burnish adapters export N NAME.gguf --as merged-gguf" in said
 
 
-def engine_app(answers: dict[str, Any]) -> Starlette:
-    """An engine that answers these paths with this JSON."""
+LM_STUDIO_MODEL = {"id": "qwen3", "type": "llm", "compatibility_type": "gguf", "state": "loaded"}
+LM_STUDIO = {
+    "/v1/models": {"object": "list", "data": [{"id": "qwen3", "owned_by": "organization_owner"}]},
+    "/api/v0/models": {"object": "list", "data": [LM_STUDIO_MODEL]},
+    "/{path:path}": {"error": "Unexpected endpoint or method."},  # with status 200
+}
 
+
+def engine_app(answers: dict[str, Any]) -> Starlette:
     def route(path: str, content: Any) -> Route:
         async def answer(request: Request) -> JSONResponse:
             return JSONResponse(content)
@@ -144,10 +140,7 @@ async def test_for_ollama_both_ways_are_one_question(tmp_path: Path, monkeypatch
 
 
 async def test_status_and_doctor_say_how_models_of_lm_studio_learn(tmp_path: Path) -> None:
-    model = {"id": "qwen3-8b", "object": "model", "owned_by": "organization_owner"}
-    own = {"id": "qwen3-8b", "type": "llm", "compatibility_type": "gguf", "state": "loaded"}
-    answers = {"/v1/models": {"data": [model]}, "/api/v0/models": {"data": [own]}}
-    async with listening(engine_app(answers), PORT) as url:
+    async with listening(engine_app(LM_STUDIO), PORT) as url:
         async with calling(tmp_path, upstream=url, engine="auto") as http:
             reason = (await http.get("/burnish/status")).json()["engine"]["obstacle"]
         env = {"BURNISH_UPSTREAM": url, "COLUMNS": "600"}

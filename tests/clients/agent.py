@@ -70,38 +70,29 @@ class Agent:
 
     def ended(self, *command: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Run a program in the home folder, however it ends, but in time; return its exit code and what it printed."""
-        process = subprocess.Popen(
-            _found(command),
-            cwd=self.work,
-            env=self._env() | dict(env or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with self._started(command, env or {}, **pipes) as process:
             output, errors = process.communicate(timeout=within(LIMIT_S))
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
         return process.returncode, output if process.returncode == 0 else f"{output}\n{errors}"
 
     @contextmanager
     def running(self, *command: str, talks: bool = False) -> Iterator[subprocess.Popen[str]]:
         """Run a server of the agent's until the block is left; what it says is in ``said.txt``, unless to us."""
         with (self.home / "said.txt").open("w") as said:
-            process = subprocess.Popen(
-                _found(command),
-                cwd=self.work,
-                env=self._env(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE if talks else said,
-                stderr=said,
-                text=True,
-                start_new_session=True,
-            )
-        with process:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE if talks else said, "stderr": said}
+            with self._started(command, {}, **pipes) as process:
+                yield process
+
+    @contextmanager
+    def _started(
+        self, command: Sequence[str], env: Mapping[str, str], **pipes: Any
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A program with all that it starts, which is killed when the block is left."""
+        env = self._env() | dict(env)
+        program = _found(command)
+        with subprocess.Popen(
+            program, cwd=self.work, env=env, text=True, start_new_session=True, **pipes
+        ) as process:
             try:
                 yield process
             finally:
@@ -134,7 +125,6 @@ class Agent:
         return max(self.home.glob(pattern), key=lambda path: path.stat().st_mtime)
 
     def write(self, name: str, text: str) -> None:
-        """Put a file of settings into the home folder."""
         path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -178,13 +168,11 @@ class Agent:
 
 
 def said(completion: dict[str, Any]) -> str:
-    """The text of an answer."""
     content = (completion["reply"] or {}).get("content")
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
 
 
 def until(found: Callable[[], Found]) -> Found:
-    """Wait until something is there, and return it."""
     deadline = time.monotonic() + within(LIMIT_S)
     while not (value := found()):
         assert time.monotonic() < deadline, "waited in vain"

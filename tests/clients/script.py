@@ -73,7 +73,6 @@ def words_anew() -> tuple[str, tuple[str, str]]:
 
 
 def decide(asked: Asked) -> Says:
-    """Answer one request."""
     for words, answer in SIDE_REQUESTS.items():
         if words in asked.system:
             return Says(answer)

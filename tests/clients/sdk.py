@@ -100,8 +100,6 @@ def sdk_model(*, only: str = "") -> Iterator[SdkModel]:
 
 
 class Program:
-    """The running SDK."""
-
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
         self._errors = errors
@@ -161,18 +159,15 @@ class Talk:
         self.model.says.clear()  # what a test that failed has left
 
     def ask(self, history: list[int], question: str, says: Says) -> Turn:
-        """Ask something new after some history."""
         return self._turn([says], of=history, user=question)
 
     def ask_for_tool(self, history: list[int], question: str, call: Says, result: str, says: Says) -> Turn:
-        """Ask something for which the tool is run."""
         if self.sdk.runs_tools:
             return self._turn([call, says], of=history, user=question, result=result)
         called = self._turn([call], of=history, user=question)
         return self._turn([says], of=called.history, result=result)
 
     def again(self, turn: Turn, says: Says) -> Turn:
-        """Ask for another answer to the same."""
         return self._turn([says], of=turn.history[:-1])
 
     def type(self, history: list[int], command: str) -> Turn:

@@ -50,7 +50,6 @@ class Telegram:
         self._update(message=message)
 
     def react(self, person: int, message: int, emoji: str, chat: int | None = None) -> None:
-        """A person sets a reaction on a message."""
         reaction = {
             "chat": _chat(person, chat),
             "message_id": message,
@@ -62,7 +61,6 @@ class Telegram:
         self._update(message_reaction=reaction)
 
     def press(self, person: int, message: int, label: str, chat: int | None = None) -> None:
-        """A person presses a button under a message of the bot."""
         [data] = [
             button["callback_data"] for button in self.buttons(message) if button["text"].startswith(label)
         ]
@@ -90,7 +88,6 @@ class Telegram:
             self.changed.notify_all()
 
     def answer(self, method: str, asked: dict[str, Any]) -> Any:
-        """Return what a method of the Bot API gives."""
         if method == "getMe":
             return BOT
         if method == "getUpdates":

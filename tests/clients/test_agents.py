@@ -17,8 +17,6 @@ from tests.support.scripted_model import ScriptedModel, scripted_model
 
 @dataclass(frozen=True)
 class Headless:
-    """How an agent is used without a terminal."""
-
     name: str
     ask: tuple[str, ...]
     """The command line, less what is asked."""

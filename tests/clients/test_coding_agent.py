@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.clients.agent import CLIENTS, QUIET, ROOT
 from tests.support.burnish import Burnish, running
+from tests.support.execute import execute
 from tests.support.patience import within
 from tests.support.scripted_model import Asked, scripted_model
 from tests.support.wires import Says
@@ -25,15 +25,8 @@ SHELLS = {"claude-code": ("Bash", "command"), "codex": ("exec_command", "cmd")}
 def played(burnish: Burnish, agent: str, home: Path) -> str:
     path = os.pathsep.join((str(CLIENTS / "node_modules" / ".bin"), os.environ["PATH"]))
     command = (sys.executable, "-m", "examples.coding_agent", "--agent", agent, "--attempts", "1")
-    ended = subprocess.run(
-        (*command, "--url", burnish.url),
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, **QUIET, "PATH": path, "HOME": str(home), "IS_SANDBOX": "1"},
-        capture_output=True,
-        text=True,
-        timeout=within(300),
-    )
+    env = {**QUIET, "PATH": path, "HOME": str(home), "IS_SANDBOX": "1"}
+    ended = execute(*command, "--url", burnish.url, cwd=ROOT, env=env, limit_s=300)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

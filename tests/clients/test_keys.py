@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +60,22 @@ class World:
     @contextmanager
     def agent(self, headless: Headless, home: Path) -> Iterator[Agent]:
         """An agent with a key of its own in its shell, connected, with nothing asked yet."""
-        agent = Agent(self.burnish, self.model, home, self.key)
-        agent.env[OWN_KEY.get(headless.name, "OPENAI_API_KEY")] = OWN
-        for name, text in headless.settings.items():
+        env = {OWN_KEY.get(headless.name, "OPENAI_API_KEY"): OWN}
+        with self.home(home, headless.settings, env, headless.name) as agent:
+            yield agent
+
+    @contextmanager
+    def home(
+        self, folder: Path, files: Mapping[str, str], env: Mapping[str, str], *connected: str
+    ) -> Iterator[Agent]:
+        """A home with these files, for agents that are connected, with nothing asked yet."""
+        agent = Agent(self.burnish, self.model, folder, self.key)
+        agent.env |= env
+        for name, text in files.items():
             agent.write(name, text)
         try:
-            agent.burnish_says("connect", headless.name)
+            for name in connected:
+                agent.burnish_says("connect", name)
             agent.begin()
             self.model.requests.clear()
             yield agent
@@ -159,17 +169,8 @@ def test_a_cloud_wants_the_agents_key(headless: Headless, cloud: World, tmp_path
 @pytest.mark.parametrize("name", LOGINS)
 def test_a_login_is_as_good_as_a_key(name: str, cloud: World, tmp_path: Path) -> None:
     """What an agent was told by its own command, it brings, with no variable set."""
-    headless, (file, content) = HEADLESS[name], LOGINS[name]
-    agent = Agent(cloud.burnish, cloud.model, tmp_path / "home", KEY)
-    agent.env = NOBODY
-    agent.write(file, content)
-    agent.burnish_says("connect", name)
-    agent.begin()
-    cloud.model.requests.clear()
-    try:
-        answered(headless, agent)
-    finally:
-        agent.end()
+    with cloud.home(tmp_path / "home", dict([LOGINS[name]]), NOBODY, name) as agent:
+        answered(HEADLESS[name], agent)
     assert {each.header("authorization") for each in cloud.model.requests} == {f"Bearer {OWN}"}
 
 
@@ -198,37 +199,25 @@ def test_continue_adds_models_of_anthropics_beside_ours(cloud: World, tmp_path: 
 
 def test_a_reaction_rates_where_burnish_wants_a_key(locked: World, tmp_path: Path) -> None:
     """OpenClaw's plugin knows the key as well."""
+    gateway = ("openclaw", "gateway", "run", "--bind", "loopback", "--port", str(free_port()))
     with telegram() as channel:
-        agent = Agent(locked.burnish, locked.model, tmp_path / "home", KEY)
-        agent.write(".openclaw/openclaw.json", json.dumps(settings(channel), indent=2))
-        agent.burnish_says("connect", "openclaw")
-        agent.begin()
-        gateway = ("openclaw", "gateway", "run", "--bind", "loopback", "--port", str(free_port()))
-        try:
-            with agent.running(*gateway):
-                asked, answer = question()
-                channel.write(ANN, asked)
-                react(agent, channel, channel.until_said(answer), "👎", {answer: -1.0})
-        finally:
-            agent.end()
+        files = {".openclaw/openclaw.json": json.dumps(settings(channel), indent=2)}
+        with locked.home(tmp_path / "home", files, {}, "openclaw") as agent, agent.running(*gateway):
+            asked, answer = question()
+            channel.write(ANN, asked)
+            react(agent, channel, channel.until_said(answer), "👎", {answer: -1.0})
 
 
 def test_aider_before_a_cloud(cloud: World, tmp_path: Path) -> None:
     """What connect prints works as it stands: the command, and the file that it names."""
-    agent = Agent(cloud.burnish, cloud.model, tmp_path / "home", KEY)
-    agent.env["OPENAI_API_KEY"] = OWN
-    agent.begin()
-    cloud.model.requests.clear()
-    command, into, *lines = agent.burnish_says("connect", "aider").splitlines()
-    agent.write(into.split("~/")[1].rstrip(":"), "\n".join(lines))
-    asked, answer = question()
-    try:
+    with cloud.home(tmp_path / "home", {}, {"OPENAI_API_KEY": OWN}) as agent:
+        command, into, *lines = agent.burnish_says("connect", "aider").splitlines()
+        agent.write(into.split("~/")[1].rstrip(":"), "\n".join(lines))
+        asked, answer = question()
         assert answer in agent.run("env", *shlex.split(command), *PLAIN, "--message", asked)
-    finally:
-        agent.end()
-    assert cloud.keys() == {OWN}
-    agent.burnish_says("good")
-    assert said(agent.rated()) == answer
+        assert cloud.keys() == {OWN}
+        agent.burnish_says("good")
+        assert said(agent.rated()) == answer
 
 
 def answered(headless: Headless, agent: Agent) -> str:

@@ -15,7 +15,7 @@ import pytest
 from tests.clients import going_back
 from tests.clients.agent import Agent, said
 from tests.clients.script import question, words_anew
-from tests.clients.test_agents import CODEX, HEADLESS, Headless
+from tests.clients.test_agents import CODEX, HEADLESS
 
 Command = tuple[str, ...]
 
@@ -63,8 +63,6 @@ WAYS = {
 
 
 class Session:
-    """What was asked in it, and which ratings there ought to be."""
-
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.expected: dict[str, float] = {}
@@ -74,6 +72,12 @@ class Session:
     def ask(self, command: Command, *, of_tool: bool = False) -> str:
         asked, answer = question(of_tool)
         return self.asked(self.agent.run(*command, asked), answer)
+
+    def ask_and_rate(self, command: Command, rating: float, *says: str, of_tool: bool = False) -> None:
+        answer = self.ask(command, of_tool=of_tool)
+        self.agent.burnish_says(*says)
+        self.rated(answer, rating)
+        self.holds()
 
     def asked(self, output: str, answer: str) -> str:
         """Take note of an answer that was printed; return its id."""
@@ -96,25 +100,19 @@ class Session:
 def test_a_session(name: str, agent: Agent) -> None:
     agent.burnish_says("connect", name)
     session, headless, ways = Session(agent), HEADLESS[name], WAYS[name]
-    by_tool(session, headless)
+    # From another terminal.
+    session.ask_and_rate(headless.with_tools or headless.ask, 1.0, "good", "looked it up", of_tool=True)
     again = headless.again
     assert again is not None
     turn_by_turn(session, again)
     if ways.compacts or ways.compacting:
         compacted(session, again, ways)
     if ways.goes_back:
-        put_otherwise(session, ways.goes_back)
+        session.ask_and_rate(ways.goes_back(agent), 1.0, "good")  # an edit: in the last question's stead
         asked_anew(session, again, ways.goes_back)
     if ways.forks:
-        forked(session, ways.forks(agent))
-
-
-def by_tool(session: Session, headless: Headless) -> None:
-    """The answer after a tool is rated from another terminal."""
-    first = session.ask(headless.with_tools or headless.ask, of_tool=True)
-    session.agent.burnish_says("good", "looked it up")
-    session.rated(first, 1.0)
-    session.holds()
+        # What is asked in a copy is rated there; what it was copied from stays as it was rated.
+        session.ask_and_rate(ways.forks(agent), -1.0, "bad")
 
 
 def turn_by_turn(session: Session, again: Command) -> None:
@@ -145,22 +143,6 @@ def compacted(session: Session, again: Command, ways: Ways) -> None:
     after = session.ask(ways.compacting or again)
     assert "rated good" in session.agent.run(*again, "/rl good")
     session.rated(after, 1.0)
-    session.holds()
-
-
-def forked(session: Session, fork: Command) -> None:
-    """What is asked in a copy is rated there; what it was copied from stays as it was rated."""
-    copied = session.ask(fork)
-    session.agent.burnish_says("bad")
-    session.rated(copied, -1.0)
-    session.holds()
-
-
-def put_otherwise(session: Session, goes_back: Callable[[Agent], Command]) -> None:
-    """An edit: another question in the last one's stead."""
-    edited = session.ask(goes_back(session.agent))
-    session.agent.burnish_says("good")
-    session.rated(edited, 1.0)
     session.holds()
 
 

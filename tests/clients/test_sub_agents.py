@@ -34,7 +34,8 @@ def test_a_sub_agent_is_nobodys_answer(name: str, agent: Agent) -> None:
     (turn,) = [each for each in agent.logged() if said(each) == answer]
     assert looked["sub_agent"] is (name in IN_HEADERS)
     assert looked["conversation_id"] != turn["conversation_id"]
-    refused = rate(agent, looked["conversation_id"])
+    rating = {"conversation_id": looked["conversation_id"], "rating": "good"}
+    refused = httpx.post(f"{agent.burnish.url}/v1/feedback", json=rating, timeout=within(10))
     assert refused.status_code == HTTPStatus.NOT_FOUND, refused.text
 
     agent.burnish_says("good")
@@ -43,11 +44,6 @@ def test_a_sub_agent_is_nobodys_answer(name: str, agent: Agent) -> None:
     assert "rated bad" in agent.run(*(headless.again or ()), "/rl bad")
     assert agent.given() == {turn["id"]: -1.0}
     assert covered(agent) == calls(agent, turn["conversation_id"]) | {turn["id"]}
-
-
-def rate(agent: Agent, conversation: str) -> httpx.Response:
-    rating = {"conversation_id": conversation, "rating": "good"}
-    return httpx.post(f"{agent.burnish.url}/v1/feedback", json=rating, timeout=within(10))
 
 
 def covered(agent: Agent) -> set[str]:

@@ -26,11 +26,7 @@ UP = (httpx.codes.OK, httpx.codes.UNAUTHORIZED)
 
 Started = TypeVar("Started")
 
-BUSY = {
-    "BURNISH_TRAIN__MAX_LOAD": "1",
-    "BURNISH_TRAIN__MEMORY_GB": "0",
-    "BURNISH_TRAIN__ON_BATTERY": "true",
-}
+BUSY = {"BURNISH_TRAIN__MAX_LOAD": "1", "BURNISH_TRAIN__MEMORY_GB": "0", "BURNISH_TRAIN__ON_BATTERY": "true"}
 """The machine also runs other tests, and may be a laptop; no test waits for it to be idle."""
 
 

@@ -48,8 +48,6 @@ ANSWERS = (
 
 
 class Chance(Random):
-    """Draws whatever an exchange needs."""
-
     def maybe(self, share: float = 0.5) -> bool:
         return self.random() < share
 
@@ -63,7 +61,6 @@ class Chance(Random):
         return self.choice(("look", "add", "get_weather", "x-y_z", "mcp__a__b"))
 
     def value(self, depth: int = 2) -> Any:
-        """Any JSON."""
         kind = self.randrange(8 if depth else 5)
         if kind >= 6:
             names = self.choices(("a", "model", "ü", "stream", ""), k=kind - 5)
@@ -77,7 +74,6 @@ class Chance(Random):
         return {name: make() for name, make in makes.items() if self.maybe()}
 
     def shuffled(self, members: dict[str, Any]) -> dict[str, Any]:
-        """The same members in another order."""
         return dict(self.sample(list(members.items()), len(members)))
 
     def cut(self, body: bytes, most: int = 6) -> list[bytes]:

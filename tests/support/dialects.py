@@ -5,11 +5,13 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tests.support import anthropic_wire, chat_wire, wires
 
 Json = dict[str, Any]
+Role = Literal["user", "assistant", "system", "tool"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Part:
 class Said:
     """A message; one of a tool stands for its call and its result."""
 
-    role: Literal["user", "assistant", "system", "tool"]
+    role: Role
     parts: tuple[Part, ...]
 
     @property
@@ -66,28 +68,13 @@ class Result:
 Entry = Said | Answer | Result
 
 
-def user(*parts: str | Part) -> Said:
-    return Said("user", tuple(Part("text", part) if isinstance(part, str) else part for part in parts))
+def _said(role: Role, *parts: str | Part) -> Said:
+    return Said(role, tuple(Part("text", part) if isinstance(part, str) else part for part in parts))
 
 
-def assistant(text: str) -> Said:
-    return Said("assistant", (Part("text", text),))
-
-
-def system(text: str) -> Said:
-    return Said("system", (Part("text", text),))
-
-
-def tool(text: str) -> Said:
-    return Said("tool", (Part("text", text),))
-
-
-def file(text: str) -> Part:
-    return Part("file", text)
-
-
-def image(url: str) -> Part:
-    return Part("image", url)
+user, assistant = partial(_said, "user"), partial(_said, "assistant")
+system, tool = partial(_said, "system"), partial(_said, "tool")
+file, image = partial(Part, "file"), partial(Part, "image")
 
 
 def base64(text: str) -> str:
@@ -100,8 +87,6 @@ Parts = dict[str, Callable[[str], Json]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a format writes a conversation."""
-
     path: str
     body: Callable[..., Json]
     """A request's body: of the conversation, and of a system prompt that stands before it."""
@@ -113,7 +98,6 @@ class Dialect:
     """Whether a message may consist of several texts."""
 
     def answer(self, answer: Answer, number: int = 1) -> Json:
-        """What its server answers."""
         return wires.write(wires.format_at(self.path), answer.message, number=number)[0]
 
 

@@ -128,7 +128,6 @@ class Stage:
         self._turns[None] = Turn(planned)
 
     def go_on(self) -> None:
-        """Let the upstream send the next chunk."""
         self._turns[None].taken.release()
 
     async def script(self, request: Received, writer: asyncio.StreamWriter) -> None:

@@ -35,11 +35,9 @@ class Format:
         return f"{wires.content_type(self._form)}; charset=utf-8"
 
     def whole(self, chance: Chance) -> bytes:
-        """An answer at once."""
         return written(orjson.dumps(wires.write(self._form, said(chance))[0]), chance)
 
     def stream(self, chance: Chance) -> list[bytes]:
-        """The parts of a streamed one."""
         parts = [written(part, chance) for part in wires.write(self._form, said(chance), size=99)[1]]
         if self.streamed and chance.maybe():
             return [b"[", b"\n,\r\n".join(part.removeprefix(b"data: ") for part in parts), b"]"]

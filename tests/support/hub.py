@@ -50,7 +50,6 @@ class Hub:
     cdn: str = ""
 
     def of(self, host: str) -> list[Asked]:
-        """The requests to one of both hosts."""
         return [each for each in self.asked if each.host == host]
 
 

@@ -36,7 +36,6 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
 
 @asynccontextmanager
 async def calling(tmp_path: Path, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """Run the whole of burnish with these settings; gives a client of it."""
     async with (
         serving(tmp_path, **flags) as (url, _),
         httpx.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=within(60)) as client,

@@ -91,8 +91,6 @@ def _answers(url: str) -> bool:
 
 @dataclass
 class LlamaServer:
-    """One server, started and ended with ``with``."""
-
     arguments: list[str]
     log: Path
     api_key: str | None = None

@@ -21,6 +21,7 @@ import httpx
 
 from burnish.cli import main
 from burnish.terminal import terminal
+from tests.support.execute import execute
 from tests.support.patience import within
 
 NOBODY = "http://127.0.0.1:9"
@@ -32,18 +33,11 @@ def run(
     url: str | None = None,
     stdin: str = "",
     env: Mapping[str, str] | None = None,
-    limit_s: float | None = None,
+    limit_s: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    ours = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
-    return subprocess.run(
-        [sys.executable, "-m", "burnish", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=ours | dict(env or {}),
-        timeout=within(120) if limit_s is None else limit_s,
-        check=False,
-    )
+    ours = {"NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
+    program = (sys.executable, "-m", "burnish", *arguments)
+    return execute(*program, stdin=stdin, env=ours | dict(env or {}), limit_s=limit_s)
 
 
 def call(

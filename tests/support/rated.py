@@ -14,7 +14,7 @@ from burnish.gate.rewards import Ensemble, RatedReply, fit_preference_model, rid
 from burnish.gate.rewards.files import LearntFrom, Trial
 from burnish.parts.rewards.store import Store
 from burnish.proxy.ids import reward_model_id
-from tests.support.upstream import Received, Script, completion, reply
+from tests.support.upstream import Received, Script, by_request, completion, reply
 
 WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
 LIKED, DISLIKED = "usually", "never"
@@ -30,11 +30,11 @@ def sentence(dice: random.Random, *, liked: bool) -> str:
 def parrot(answers: dict[str, Script]) -> Script:
     """An upstream that says what the last message tells it to, unless there is a script for it."""
 
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+    def answer(request: Received) -> Script:
         said = request.json()["messages"][-1]["content"]
-        await answers.get(said, reply(completion(said)))(request, writer)
+        return answers.get(said, reply(completion(said)))
 
-    return script
+    return by_request(answer)
 
 
 async def ask(
@@ -108,7 +108,4 @@ def saying(*answers: Script) -> Script:
     """An upstream that gives these answers one after the other."""
     left = list(answers)
 
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await left.pop(0)(request, writer)
-
-    return script
+    return by_request(lambda request: left.pop(0))

@@ -22,8 +22,6 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
-    """A port that reads requests and answers with whatever bytes a test likes."""
-
     def __init__(self) -> None:
         self.url = ""
         self.connections = 0

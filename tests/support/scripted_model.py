@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from tests.support.patience import within
-from tests.support.upstream import Received, Script, Upstream, reply, upstream
+from tests.support.upstream import Received, Script, Upstream, by_request, reply, upstream
 from tests.support.wires import Says, answering, format_at
 
 AGENTS_FORMATS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
@@ -78,7 +78,6 @@ def scripted_model(
 
 @contextmanager
 def on_a_thread(script: Script) -> Iterator[Upstream]:
-    """Run a scripted upstream on a thread of its own."""
     found: list[Upstream] = []
     ready, over = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
@@ -120,10 +119,7 @@ def _script(model: ScriptedModel, formats: Sequence[str], key: str | None) -> Sc
             return _refusal(said.status, path)
         return answering(form, body, said.message(number), number=number, model=body.get("model", "mock"))
 
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await answer(request)(request, writer)
-
-    return script
+    return by_request(answer)
 
 
 def keys_of(request: Received) -> set[str]:

@@ -263,7 +263,6 @@ class World:
         )
 
     async def logged(self) -> list[Json]:
-        """All completions in the log, oldest first."""
         return await logged(self.http)
 
     def asked(self) -> list[Json]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from tests.support import chat_wire
+
 Json = dict[str, Any]
 
 CHAT = "/v1/chat/completions"
@@ -15,22 +17,14 @@ WEATHER: Json = {
     "type": "function",
     "function": {
         "name": "weather",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
 
 
 def asked_before(city: str) -> list[Json]:
     """A question, and a call of the tool as its answer."""
-    call = {
-        "id": city,
-        "type": "function",
-        "function": {"name": "weather", "arguments": json.dumps({"city": city})},
-    }
+    call = chat_wire.called("weather", {"city": city}, city)
     return [
         {"role": "user", "content": f"Weather in {city}?"},
         {"role": "assistant", "content": "", "tool_calls": [call]},
@@ -116,7 +110,6 @@ def told(answer: httpx.Response) -> Json:
 
 
 def without_ids(message: Json) -> Json:
-    """A message whose calls have no ids."""
     calls = [
         {name: each for name, each in call.items() if name != "id"} for call in message.get("tool_calls", ())
     ]

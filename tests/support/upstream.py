@@ -14,8 +14,6 @@ from tests.support import chat_wire
 
 @dataclass
 class Received:
-    """One request as it came over the wire."""
-
     method: str
     target: str
     headers: list[tuple[str, str]]
@@ -128,6 +126,19 @@ def reply(
     return script
 
 
+def by_request(choose: Callable[[Received], Script]) -> Script:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        await choose(request)(request, writer)
+
+    return script
+
+
+def in_turn(*scripts: Script) -> Script:
+    """Answer by one script after the other, and by the last one from then on."""
+    left = list(scripts)
+    return by_request(lambda request: left.pop(0) if len(left) > 1 else left[0])
+
+
 def completion(text: str = "Hello!", *, response_id: str = "chatcmpl-1", model: str = "mock") -> bytes:
     """A chat completion as an OpenAI-compatible server answers it."""
     return orjson.dumps(chat_wire.whole({"content": text}, id=response_id, model=model))
@@ -135,7 +146,6 @@ def completion(text: str = "Hello!", *, response_id: str = "chatcmpl-1", model: 
 
 def events(text: str, *, response_id: str = "chatcmpl-1", done: bool = True) -> list[bytes]:
     """The SSE events of a streamed chat completion, a word each."""
-
     first, *words = text.split(" ")
     deltas = [
         {"role": "assistant", "content": ""},

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.adapters.hosts.fetch import cache_dir
+from tests.support.execute import execute
 from tests.support.patience import within
 
 SYSTEMD = Path("/lib/systemd/systemd")
@@ -51,14 +52,7 @@ class UserManager:
         }
 
     def systemctl(self, *arguments: str, check: bool = True) -> str:
-        done = subprocess.run(
-            ["systemctl", "--user", *arguments],
-            env=os.environ | self.env,
-            capture_output=True,
-            text=True,
-            timeout=within(2 * LIMIT_S),
-            check=False,
-        )
+        done = execute("systemctl", "--user", *arguments, env=self.env, limit_s=2 * LIMIT_S)
         assert not (check and done.returncode), done.stderr
         return done.stdout
 
@@ -99,7 +93,6 @@ class UserManager:
 
 @contextmanager
 def user_manager() -> Iterator[UserManager]:
-    """Run a user manager. Raises NoManager."""
     if not SYSTEMD.exists() or os.getuid() != 0:
         raise NoManager("needs systemd, and root to give it a namespace of its own")
     # Not in pytest's folders: the path of a socket must be short.

@@ -55,8 +55,6 @@ class Says:
 
 @dataclass(frozen=True)
 class _Answer:
-    """A message, and what is beside it."""
-
     said: Json
     finish: str
     number: int

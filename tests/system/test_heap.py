@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.burnish import in_thread, running
 from tests.support.dialects import DIALECTS, Dialect, tool, user
 from tests.support.patience import within
 from tests.support.recorded import RECORDED, Recorded
-from tests.support.upstream import Received, reply, upstream
+from tests.support.upstream import Upstream, reply, stream, upstream
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -43,17 +43,7 @@ class World:
 
     http: httpx.AsyncClient
     pid: int
-    says: Callable[[], Iterator[bytes]]
-    content_type: str = "text/plain"
-
-    async def answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {self.content_type}\r\n".encode())
-        writer.write(b"transfer-encoding: chunked\r\n\r\n")
-        for part in self.says():
-            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
-            await writer.drain()
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
+    server: Upstream
 
     async def read(self, path: str, **body: Any) -> tuple[int, int, str]:
         """Ask; return status and length of the answer, and the name that it has in the log."""
@@ -82,8 +72,8 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         in_thread(running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})) as burnish,
         httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=within(120)) as http,
     ):
-        here = World(http, burnish.pid, lambda: iter([b"{}"]))
-        server.script = here.answer
+        here = World(http, burnish.pid, server)
+        server.script = stream([b"{}"], content_type="text/plain")
         await here.read("/v1/chat/completions", json=DIALECTS["chat"].body((user("Hi."),)))
         yield here
 
@@ -95,7 +85,7 @@ async def test_what_is_no_completion_is_never_held(here: World) -> None:
 
     with here.growing_less_than(THROUGH_MIB):
         assert (await here.read("/v1/files", content=upload()))[:2] == (200, 2)
-    here.says = lambda: (PIECE for _ in range(LARGE // len(PIECE)))
+    here.server.script = stream([PIECE] * (LARGE // len(PIECE)), content_type="text/plain")
     with here.growing_less_than(THROUGH_MIB):
         assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
 
@@ -130,7 +120,7 @@ async def test_a_hundred_megabytes_of_stream_go_through_and_the_log_says_so(
     dialect: Dialect = DIALECTS[recorded.surface]
     middle = recorded.parts[len(recorded.parts) // 3] * 500
     count = LARGE // len(middle)
-    here.says, here.content_type = lambda: (middle for _ in range(count)), recorded.content_type
+    here.server.script = stream([middle] * count, content_type=recorded.content_type)
     with here.growing_less_than(LOGGED_MIB):
         asked = dialect.body((user("Hi."),)) | {"stream": True}
         status, size, name = await here.read(recorded.path, json=asked)

@@ -30,7 +30,6 @@ USAGE = b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":30,"completion_t
 
 
 async def as_named(request: Received, writer: asyncio.StreamWriter) -> None:
-    """Answer as the model is called."""
     whole = events("one two")
     scripts = {
         "ok": reply(completion()),
@@ -58,7 +57,6 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def until(client: httpx.AsyncClient, reached: Callable[[Scrape], object]) -> Scrape:
-    """Scrape again and again until something is reached."""
     async with asyncio.timeout(within(30)):
         while not reached(found := parsed((await client.get("/metrics")).text)):
             pass
@@ -233,8 +231,6 @@ async def test_it_stands_behind_the_guard_and_hides_the_upstreams(tmp_path: Path
 
 
 class Faulty(Traces):
-    """Fails at every completion."""
-
     def __init__(self) -> None:
         pass
 
