@@ -14,6 +14,8 @@ import ci
 import pytest
 import rooms
 
+from tests.support.execute import execute
+
 ROOT = Path(__file__).parents[1]
 ROOM = rooms.Room(("tests/room/test_*.py",), ("data.txt",), ("burnish.apart",))
 FILES = {
@@ -182,8 +184,7 @@ def clone(project: Path) -> Path:
 
 
 def run_room(clone: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = ["scripts/test", "--room", "training", *options]
-    return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+    return execute("scripts/test", "--room", "training", *options, cwd=clone)
 
 
 def test_a_room_that_passes_is_recorded_where_it_ran(clone: Path) -> None:
@@ -200,8 +201,8 @@ def test_a_room_that_fails_or_runs_in_part_is_not_recorded(clone: Path) -> None:
     assert run_room(clone).returncode == 1
     assert "training" not in recorded(clone)
     assert run_room(clone, "--room").returncode == 1
-    unknown = subprocess.run(["scripts/test", "--room", "attic"], cwd=clone, capture_output=True, check=False)
-    assert (unknown.returncode, b"rooms are training page" in unknown.stderr) == (2, True)
+    unknown = execute("scripts/test", "--room", "attic", cwd=clone)
+    assert (unknown.returncode, "rooms are training page" in unknown.stderr) == (2, True)
 
 
 SUITE = """#!/bin/sh

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from bench.learning.side_by_side import AT_ONCE, side_by_side
 from burnish.parts.desktop.demo.running import burnish
 from burnish.system.threads import cores
 from tests.bench.test_measure import engine_that
+from tests.support.execute import execute
 from tests.support.patience import within
 from tests.support.upstream import upstream
 
@@ -31,9 +31,7 @@ def test_two_share_the_cores_and_so_do_the_programs_that_they_start() -> None:
 
     def measured(name: str) -> tuple[str, int, int]:
         both.wait(within(60))
-        counted = subprocess.run(
-            [sys.executable, "-c", COUNT_CORES], capture_output=True, text=True, check=True
-        )
+        counted = execute(sys.executable, "-c", COUNT_CORES)
         return name, cores(), int(counted.stdout)
 
     found = sorted(side_by_side(measured, ["a", "b"][: both.parties], {}))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,22 +71,19 @@ def sdks(*params: Sdk) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("sdk", params, ids=lambda each: each.name, indirect=True)
 
 
-@contextmanager
-def behind_burnish(data: Path, only: str) -> Iterator[tuple[Burnish, SdkModel]]:
-    with sdk_model(only=only) as model, running(data, "--no-train", "--upstream", model.url) as up:
-        yield up, model
+def standing(only: str) -> Any:
+    """A fixture with one burnish for all tests of this file."""
+
+    @pytest.fixture(scope="module")
+    def behind_burnish(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, SdkModel]]:
+        data = tmp_path_factory.mktemp("burnish") / "data"
+        with sdk_model(only=only) as model, running(data, "--no-train", "--upstream", model.url) as up:
+            yield up, model
+
+    return behind_burnish
 
 
-@pytest.fixture(scope="module")
-def every_format(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, SdkModel]]:
-    with behind_burnish(tmp_path_factory.mktemp("burnish") / "data", "") as up:
-        yield up
-
-
-@pytest.fixture(scope="module")
-def chat_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, SdkModel]]:
-    with behind_burnish(tmp_path_factory.mktemp("burnish") / "data", OTHERS[0].only) as up:
-        yield up
+every_format, chat_only = standing(""), standing(OTHERS[0].only)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.agent import Agent, until
-from tests.clients.test_agents import HEADLESS, Headless
+from tests.clients.test_agents import HEADLESS
 from tests.support.burnish import running
 from tests.support.scripted_model import Asked, scripted_model
 from tests.support.wires import Says
@@ -47,7 +47,8 @@ def ran(name: str, command: str) -> Says:
     return Says(tool=tool, arguments={argument: [command] if tool == "run_commands" else command, **more})
 
 
-def mended(name: str, path: Path) -> Says:
+def mended(name: str, tmp_path: Path) -> Says:
+    path = tmp_path / "home" / "work" / "app.py"
     if name == "codex":
         return ran(name, PATCH)
     if name == "cline":
@@ -59,32 +60,28 @@ def mended(name: str, path: Path) -> Says:
 
 
 @contextmanager
-def at_work(headless: Headless, steps: Any, tmp_path: Path) -> Iterator[Agent]:
+def at_work(name: str, tmp_path: Path, *steps: Says) -> Iterator[Agent]:
     """Have an agent take steps in a folder with tests, one of which fails; gives it when it is done."""
-    left: list[Says] = []
+    headless, left = HEADLESS[name], list(steps)
+    files = headless.settings | {f"work/{file}": text for file, text in FILES.items()}
+    signals = {"BURNISH_SIGNALS__ENABLED": "true"}
 
     def decide(asked: Asked) -> Says:
         if runs := RUNNING.search(asked.results[-1] if asked.results else ""):
             return Says(tool="write_stdin", arguments={"session_id": int(runs[1]), "yield_time_ms": 30_000})
-        if ORDER not in str(asked.body) or SHELLS[headless.name][0] not in asked.tools:
+        if ORDER not in str(asked.body) or SHELLS[name][0] not in asked.tools:
             return Says("A title")
         return left.pop(0) if left else Says("Done.")
 
     with (
         scripted_model(decide) as model,
-        running(
-            tmp_path / "data", "--no-train", "--upstream", model.url, env={"BURNISH_SIGNALS__ENABLED": "true"}
-        ) as burnish,
+        running(tmp_path / "data", "--no-train", "--upstream", model.url, env=signals) as burnish,
     ):
         agent = Agent(burnish, model, tmp_path / "home")
-        left += steps(agent.work)
-        for name, text in {
-            **headless.settings,
-            **{f"work/{name}": text for name, text in FILES.items()},
-        }.items():
-            agent.write(name, text)
-        agent.burnish_says("connect", headless.name)
-        agent.run(*(TOOLS.get(headless.name) or headless.with_tools or headless.ask), f"{ORDER}.")
+        for file, text in files.items():
+            agent.write(file, text)
+        agent.burnish_says("connect", name)
+        agent.run(*(TOOLS.get(name) or headless.with_tools or headless.ask), f"{ORDER}.")
         assert not left
         yield agent
         agent.end()
@@ -92,10 +89,8 @@ def at_work(headless: Headless, steps: Any, tmp_path: Path) -> Iterator[Agent]:
 
 @pytest.mark.parametrize("name", SHELLS)
 def test_what_its_tests_say(name: str, tmp_path: Path) -> None:
-    def steps(work: Path) -> list[Says]:
-        return [ran(name, TESTS), mended(name, work / "app.py"), ran(name, TESTS)]
-
-    with at_work(HEADLESS[name], steps, tmp_path) as agent:
+    steps = (ran(name, TESTS), mended(name, tmp_path), ran(name, TESTS))
+    with at_work(name, tmp_path, *steps) as agent:
         (found,) = until(lambda: agent._get("/burnish/status")["signals"]["latest"])
         assert (found["good"], found["words"]) == (True, "2 tests passed, 0 failed (pytest)")
         (rating,) = agent._get("/v1/feedback")["data"]
@@ -104,11 +99,8 @@ def test_what_its_tests_say(name: str, tmp_path: Path) -> None:
 
 def test_a_test_that_it_deletes(tmp_path: Path) -> None:
     name = "claude-code"
-
-    def steps(work: Path) -> list[Says]:
-        return [mended(name, work / "app.py"), ran(name, "rm test_more.py"), ran(name, TESTS)]
-
-    with at_work(HEADLESS[name], steps, tmp_path) as agent:
+    steps = (mended(name, tmp_path), ran(name, "rm test_more.py"), ran(name, TESTS))
+    with at_work(name, tmp_path, *steps) as agent:
         (found,) = until(lambda: agent._get("/burnish/status")["signals"]["latest"])
         assert (found["good"], found["words"]) == (None, "a test file was deleted")
         assert agent._get("/v1/feedback")["data"] == []

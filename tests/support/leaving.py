@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,5 @@ async def lagging(
 
 async def learnable(folder: Path) -> set[str]:
     """Return the rated completions that can be learnt from, once burnish has stopped."""
-    log = Log.open(folder / "data" / "burnish.db")
-    try:
+    with closing(Log.open(folder / "data" / "burnish.db")) as log:
         return {each.completion.id for each in await all_rated(log) if each.fault is None}
-    finally:
-        log.close()

@@ -171,35 +171,31 @@ class World:
         else:
             got = await self.anthropic.messages.create(**asked)
         blocks: list[Any] = list(got.content)
+        usage = got.usage
+        cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
         return Answer(
             got,
             "".join(block.text for block in blocks if block.type == "text"),
             "".join(block.thinking for block in blocks if block.type == "thinking"),
             [(block.name, block.input) for block in blocks if block.type == "tool_use"],
             str(got.stop_reason),
-            (
-                got.usage.input_tokens
-                + (got.usage.cache_read_input_tokens or 0)
-                + (got.usage.cache_creation_input_tokens or 0),
-                got.usage.output_tokens,
-            ),
+            (usage.input_tokens + cached, usage.output_tokens),
             [{"role": "assistant", "content": [block.to_dict() for block in blocks]}],
         )
 
     async def _responses(self, history: Any, stream: bool, more: Json) -> Answer:
         asked: Any = {"model": "mock", "input": history} | more
+        got: Any
         if stream:
             async with self.openai.responses.stream(**asked) as events:
                 async for event in events:
                     if event.type == "response.failed":
                         raise Failed(event.response.error.message if event.response.error else "")
                     if event.type == "response.incomplete":
+                        got = event.response
                         break
-                got: Any = (
-                    event.response
-                    if event.type == "response.incomplete"
-                    else await events.get_final_response()
-                )
+                else:
+                    got = await events.get_final_response()
         else:
             got = await self.openai.responses.create(**asked)
         items: list[Any] = list(got.output)

@@ -5,7 +5,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -239,11 +239,8 @@ class Faulty(Traces):
 
 
 async def test_a_fault_of_traces_stops_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = Log.open(tmp_path / "log.db", Observer(Faulty()).stored)
-    try:
+    with closing(Log.open(tmp_path / "log.db", Observer(Faulty()).stored)) as log:
         for _ in range(2):
             made = capture(log, [user("Hi?")])
             assert (await log.completion(made)).id == made
-    finally:
-        log.close()
     assert caplog.text.count("was not counted") == 2
