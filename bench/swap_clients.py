@@ -124,4 +124,4 @@ async def held(url: str, base_model: str, version: int) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        await stream.aclose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -62,7 +62,9 @@ class Delta(NamedTuple):
     text: str
 
 
-async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any) -> AsyncIterator[Delta]:
+async def deltas(
+    endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any
+) -> AsyncGenerator[Delta, None]:
     """The answer as it streams; ends with AssertionError when the stream is cut."""
     whole = False
     async with _asked(endpoint, prompt, tokens, stream=True, **more) as response:
