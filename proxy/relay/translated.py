@@ -242,7 +242,9 @@ class StreamedAnswer(ChangedAnswer):
         while not events and not self._over:
             if self._cut:
                 raise UpstreamCut("the upstream's answer ended without a finish_reason")
-            events = await self._translate(await self._response.read())
+            data = await self._response.read()
+            # While others go first, more may come, and the answer may finish.
+            events = await self._translate(data, last=self._response.finished)
         if not events:
             # Nothing is missing, but the connection can only be used again after its end was read.
             with suppress(UpstreamCut):
@@ -253,12 +255,12 @@ class StreamedAnswer(ChangedAnswer):
     def finished(self) -> bool:
         return self._over and self._response.finished
 
-    async def _translate(self, data: bytes) -> bytes:
+    async def _translate(self, data: bytes, *, last: bool) -> bytes:
         """Translate what has come, and let others go first now and then if it is much."""
         events: list[bytes] = []
         for start in range(0, max(len(data), 1), AT_ONCE_BYTES):
             end = start + AT_ONCE_BYTES
-            events += self._next(data[start:end], last=self._response.finished and end >= len(data))
+            events += self._next(data[start:end], last=last and end >= len(data))
             if self._over or end >= len(data):
                 break
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ import openai
 import orjson
 import pytest
 
-from tests.support.chat_wire import called
+from tests.support.chat_wire import called, chunk
 from tests.support.dialects import DIALECTS
 from tests.support.dialects import user as asks
 from tests.support.inprocess import serving
@@ -359,3 +359,25 @@ async def test_an_error_of_the_embedded_engine_reaches_the_client_in_its_form(tm
         error: Any = caught.value.body
         assert (error["type"], error["error"]["type"]) == ("error", "invalid_request_error")
         assert "1024" in error["error"]["message"]
+
+
+@every_format
+async def test_an_answer_whose_end_comes_while_its_beginning_is_translated_is_whole(
+    tmp_path: Path, name: str
+) -> None:
+    end = chunk({}, "stop", usage={"prompt_tokens": 3, "completion_tokens": 1000})
+    many, steps = chunk({"content": "word "}) * 1000, iter(range(12))
+
+    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        writer.write(b"%x\r\n%b\r\n" % (len(many), many))
+        for _ in range(next(steps)):  # of the event loop, in which burnish translates
+            await asyncio.sleep(0)
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(end), end))
+        await writer.drain()
+
+    async with world(tmp_path, *[answer] * 12) as here:
+        for _ in range(12):
+            assert (await here.ask(name, WEATHER, stream=True)).text == "word " * 1000
