@@ -19,7 +19,9 @@ from tests.support.patience import within
 pytestmark = pytest.mark.package
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("proxy", "training", "adapters", "agents")
+ROOMS = [path.name for path in (ROOT / "src/burnish").iterdir() if path.is_symlink()]
+TOOLS = [f"parts/page/{name}.json" for name in ("biome", "package", "tsconfig")]
+"""What checks the page's JavaScript, which isn't installed."""
 PROGRAM = ("__init__.py", "__main__.py", "py.typed")
 UV = Path(sys.executable).with_name("uv")
 LIMIT_S = 280
@@ -110,7 +112,7 @@ def burnish(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_every_file_of_the_rooms_is_installed(installed: Installed) -> None:
     [place] = installed.folder.glob("lib/python*/site-packages/burnish")
-    wanted = {name for name in tracked() if name.split("/")[0] in ROOMS} | set(PROGRAM)
+    wanted = {name for name in tracked() if name.split("/")[0] in ROOMS}.difference(TOOLS) | set(PROGRAM)
     found = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
     assert {name for name in found if "__pycache__" not in name} == wanted
     assert not [path for path in place.rglob("*") if path.is_symlink()]
