@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -59,16 +59,63 @@ _STOP = frozenset(_GRAMMAR.split())
 _TAGS = re.compile(r"</?\|?tool_call|</?function[=>]|<\|python_tag\|>|\[TOOL_CALLS\]")
 
 
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "thought"})
+"""Kinds of parts that are thoughts."""
+MEDIA = frozenset(
+    {
+        "image", "images", "image_url", "input_image", "output_image", "image_generation_call", "computer_screenshot",
+        "audio", "audio_url", "input_audio", "output_audio", "video", "videos", "video_url", "input_video",
+        "file", "input_file", "container_upload", "inlineData", "fileData",
+    }
+)  # fmt: skip
+"""Kinds of parts and of items that hold images, audio or files, and names of members of a message that do."""
+
+
+def kind_of(part: Any) -> str | None:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    return kind if isinstance(kind, str) else None
+
+
+def is_media(part: Any) -> bool:
+    """True of media, also inside a document or a block of results."""
+    if not isinstance(part, Mapping):
+        return False
+    content, source = part.get("content"), part.get("source")
+    if kind_of(part) == "document" and isinstance(source, Mapping):
+        return source.get("type") not in ("text", "content") or is_media(source)
+    return kind_of(part) in MEDIA or (isinstance(content, list) and any(map(is_media, content)))
+
+
 def text_of(message: Message) -> str:
     """Return the text of a message; text parts are joined by newlines, as llama.cpp joins them."""
     content = message.get("content")
     if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if is_text(part))
+        return "\n".join(_texts(content))
     return str(content or "")
 
 
+def _texts(parts: Sequence[Any]) -> Iterator[str]:
+    """Yield the texts of parts. Of other blocks, an engine gets the JSON (``proxy.surfaces.asking``), so it is that."""
+    for part in parts:
+        if is_text(part):
+            yield part["text"]
+        elif isinstance(part, Mapping) and kind_of(part) not in NO_WORDS and not is_media(part):
+            source = part.get("source")
+            if kind_of(part) == "document" and isinstance(source, Mapping):
+                inner = source.get("content")
+                yield from (
+                    _texts(inner) if isinstance(inner, list) else [str(source.get("data") or inner or "")]
+                )
+            else:
+                yield json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+
+
+NO_WORDS = THOUGHTS | {"refusal", "tokens", "suffix"}
+"""Kinds of parts without text for an engine."""
+
+
 def is_text(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str) and kind_of(part) not in THOUGHTS
 
 
 def last_question(messages: Sequence[Message]) -> str:

@@ -10,9 +10,12 @@ Outcome = Literal["complete", "cut", "cancelled", "failed"]
 cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
 
 Scope = Literal["completion", "turn", "conversation"]
-Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential", "other_prompt", "not_teaching"]
+Fault = Literal[
+    "incomplete", "error", "no_text", "own_prompt", "echo", "suffix", "credential", "other_prompt", "not_teaching"
+]  # fmt: skip
 """Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; no_text: no
-reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context);
+reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, context); echo: the
+reply holds the prompt; suffix: the model filled a gap;
 credential: the exchange or the feedback holds a key or a token, and log.scrub is on; other_prompt: it was only
 preferred over an answer to another prompt; not_teaching: a further upstream gave it, without ``teaches``."""
 Source = Literal["human", "environment", "judge", "implicit", "duel"]

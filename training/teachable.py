@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnish.gate.replies import Message, is_text, text_of
+from burnish.gate.replies import MEDIA, THOUGHTS, Message, is_media, is_text, kind_of, text_of
 
 EMPTY = "the reply is empty"
 REFUSED = "the model refused to answer"
 NOT_TEXT = "there are images, audio or files in the conversation"
+HELD = "the history is with the upstream"
+TOKENS = "the prompt is token ids, not text"
+NOT_ITS_OWN = "the answer holds calls or results of tools that the provider runs"
 TOOLS = "a comment on an answer with tools at hand"
 NOBODY_ASKED = "no message of a user comes before the answer"
 
@@ -38,10 +41,31 @@ def uncommentable(
 
 
 def not_text(messages: Sequence[Message], reply: Message) -> str | None:
-    """Without its images, a reply about one would teach the model to make things up."""
-    return None if all(map(_all_text, (*messages, reply))) else NOT_TEXT
+    """Return why a conversation isn't the text that the model saw and wrote.
+
+    Without its images, a reply about one would teach the model to make things up. Other blocks are text in a prompt
+    (``gate.replies.text_of``). A reply with one isn't the model's alone.
+    """
+    own = _parts(reply)
+    parts = [*(part for message in messages for part in _parts(message)), *own]
+    if any(map(is_media, parts)):
+        return NOT_TEXT
+    kinds = {kind_of(part) for part in parts}
+    if kinds & ELSEWHERE:
+        return HELD
+    if "tokens" in kinds:
+        return TOKENS
+    return None if all(is_text(part) or kind_of(part) in OWN for part in own) else NOT_ITS_OWN
 
 
-def _all_text(message: Message) -> bool:
-    content = message.get("content")
-    return not isinstance(content, list) or all(map(is_text, content))
+ELSEWHERE = frozenset({"item_reference", "compaction", "compaction_summary"})
+"""Kinds of items whose text only the upstream has."""
+OWN = frozenset({*THOUGHTS, "refusal"})
+"""Kinds of parts, besides texts, that the model writes itself."""
+
+
+def _parts(message: Message) -> list[Any]:
+    """Return the parts of a message, its items, and the media beside its content."""
+    lists = [content for name in ("content", "items") if isinstance(content := message.get(name), list)]
+    beside = [{"type": name} for name in MEDIA if message.get(name)]
+    return [*(part for parts in lists for part in parts), *beside]

@@ -14,14 +14,18 @@ from burnish.proxy.log.ratings import Effective
 from burnish.proxy.records import Fault, Outcome, RejectedAnswer
 
 TEXT_SURFACES = ("completions", "ollama_generate")
-OWN_PROMPT = ("raw", "template", "suffix", "context")
-"""With these parameters of a text prompt the model sees another text than the logged messages."""
+OWN_PROMPT: Mapping[str, Fault] = {
+    "echo": "echo", "suffix": "suffix", "raw": "own_prompt", "template": "own_prompt", "context": "own_prompt",
+}  # fmt: skip
+"""Parameters of a text prompt with which the model sees or gives another text than the logged one."""
 
 FAULTS: Mapping[Fault, str] = {
     "incomplete": "the answer was cut off or never came",
     "error": "the engine answered with an error",
     "no_text": "the question or the answer has no text",
-    "own_prompt": "the prompt was not a chat: raw, with a template or suffix, or after a context of tokens",
+    "own_prompt": "the prompt was not a chat: raw, with a template, or after a context of tokens",
+    "echo": "the answer repeats its prompt (echo)",
+    "suffix": "the answer fills the gap before a suffix, so it answers no message",
     "credential": "the exchange or the feedback holds a key or a token (log.scrub)",
     "other_prompt": "the two answers aren't to the same prompt",
     "not_teaching": "a further upstream gave the answer: to learn from it, if its terms allow that, set "
@@ -66,7 +70,7 @@ def fault_of(
         return "error"
     if not has_text:
         return "no_text"
-    return "own_prompt" if any(params.get(name) for name in OWN_PROMPT) else None
+    return next((fault for name, fault in OWN_PROMPT.items() if params.get(name)), None)
 
 
 def in_words(fault: Fault, upstream_table: str | None) -> str:
