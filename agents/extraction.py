@@ -7,6 +7,8 @@ Small models wrap an action into fences, prose and JSON of their own making. Wha
 3. The whole reply.
 4. The only action that the prose names. Negated ones ("don't hit") don't count. Two different ones name none.
 
+Thoughts don't count, not even those that were cut off, or whose opening tag stands in the prompt.
+
 An action may be named by its name, a synonym, or its value: in figures or in words ("one"), but not in prose, which is
 full of numbers.
 """
@@ -28,6 +30,10 @@ _LABEL = rf"\b(?:{'|'.join(MEMBERS)}|choose|pick|play|select)\b{_GAP}"
 _NEGATED = re.compile(
     r"(?:\bnot|n['’]t|\bnever|\binstead of|\brather than|\bthan|\bwithout)\s+(?:to\s+|a\s+)?$"
 )
+_THOUGHTS = r"(?:think|thinking|thought|reasoning)"
+_THOUGHT = re.compile(rf"<{_THOUGHTS}>.*?</{_THOUGHTS}>|\[THINK\].*?\[/THINK\]", re.DOTALL | re.IGNORECASE)
+_UNOPENED = re.compile(rf".*(?:</{_THOUGHTS}>|\[/THINK\])", re.DOTALL | re.IGNORECASE)
+_UNCLOSED = re.compile(rf"(?:<{_THOUGHTS}>|\[THINK\]).*", re.DOTALL | re.IGNORECASE)
 _PUNCTUATION = " \t\r\n\"'`*_.,;:!?()[]{}<>"
 _SENTENCE_END = re.compile(r"[.;!?\n]")
 
@@ -41,6 +47,8 @@ def find_action(
 
     ``actions``: the value of each action by its name. ``synonyms``: further names by the name of the action.
     """
+    for thoughts in (_THOUGHT, _UNOPENED, _UNCLOSED):
+        reply = thoughts.sub("", reply)
     words, numbered = _spellings(actions, synonyms or {})
     everything = words | numbered
     name = _in_json(reply, everything)

@@ -24,10 +24,10 @@ from burnish.proxy.records import (
 )
 from burnish.proxy.rl.commands import CommandRequest, without_command
 from burnish.proxy.rl.grammar import Command
-from burnish.proxy.rl.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
+from burnish.proxy.rl.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, UNTAKEN, one_line, quote
 
 FEEDBACK_SEARCHED = 50
-"""How many pieces of feedback on one answer ``/rl undo`` searches for the caller's own, latest first."""
+"""How many pieces of feedback under one name ``/rl undo`` searches for the caller's own, latest first."""
 CANDIDATES_NAMED = 5
 OTHER_POINTS = re.compile(r"[+\-\u2212]?\d{1,9}(?:[.,]\d{1,9})?(?=/|\s|\Z)")
 """A number where points were expected, at the start of an unknown command."""
@@ -40,7 +40,7 @@ HELP = """rate the last answer:
   /rl bad [comment]    also 👎 -1 no down
   /rl 1 … /rl 5 [comment]   1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent
   /rl fix <the reply you wanted>
-  /rl undo             take back your last rating of it
+  /rl undo             take back your last rating here
   /rl status           show ratings, live version and training
   /rl help"""
 ACTION_HELP = {
@@ -77,15 +77,13 @@ async def answer_command(
         elif command.name == "help" and (points := OTHER_POINTS.match(command.text)):
             answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
-            target = await _target(log, request)
-            answer_quote = _quote(target, None if may(identity, Access.AS_NAMED) else request.messages or ())
-            draft = _draft(command, target, (request.caller, identity.key))
+            target, voice = await _target(log, request), (request.caller, identity.key)
+            shown = None if may(identity, Access.AS_NAMED) else request.messages or ()
             if command.name == "undo":
-                answer = await _undo(log, target, draft.voice, on_feedback, answer_quote)
+                answer = await _undo(log, target, voice, on_feedback, shown)
             else:
-                answer = (
-                    f"{await _add(log, target, draft, rules, on_feedback)} – {answer_quote} ({UNDO_HINT})"
-                )
+                rated = await _add(log, target, _draft(command, target, voice), rules, on_feedback)
+                answer = f"{rated} – {_quote(target, shown)} ({UNDO_HINT})"
         else:
             answer = _help(command, actions)
     except NotFound as error:
@@ -98,7 +96,8 @@ async def answer_command(
         answer = f"nothing was rated: {error.message}\n{ids}"
     except Unavailable as error:
         answer = f"the command failed: {one_line(error.message)}"
-    return PREFIX + answer
+    untaken = [UNTAKEN, *(f"  {line}" for line in command.rest.split("\n"))] if command.rest else ()
+    return "\n".join((PREFIX + answer, *untaken))
 
 
 async def _done(action: Action, text: str) -> str:
@@ -160,18 +159,26 @@ def _confirmation(draft: FeedbackDraft) -> str:
 
 
 async def _undo(
-    log: Log, target: Completion, voice: RaterKey, on_feedback: Callable[[Feedback], None], answer_quote: str
+    log: Log,
+    target: Completion,
+    voice: RaterKey,
+    on_feedback: Callable[[Feedback], None],
+    shown: Sequence[dict[str, Any]] | None,
 ) -> str:
-    feedbacks: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
+    """Take back what a rater said last in the conversation of an answer. ``shown``: as of ``_quote``."""
+    feedbacks: Sequence[Feedback] = await log.feedbacks(
+        conversation_id=target.conversation_id, rater=voice[0], limit=FEEDBACK_SEARCHED
+    )
     own = next(
         (feedback for feedback in feedbacks if feedback.draft.voice == voice and feedback.undone_at is None),
         None,
     )
     if own is None:
-        return f"you have no rating to take back on {answer_quote}"
+        return f"you have no rating to take back on {_quote(target, shown)} or before it"
     on_feedback(await log.undo_feedback(own.id))
-    rating = (await log.completion(target.id)).rated(own.draft.choice)
-    return f"taken back; {counting_in_words(rating)} – {answer_quote}"
+    answer = await log.completion(own.draft.completion_id)
+    rating = answer.rated(own.draft.choice)
+    return f"taken back; {counting_in_words(rating)} – {_quote(answer, shown)}"
 
 
 def _quote(completion: Completion, client_messages: Sequence[dict[str, Any]] | None) -> str:

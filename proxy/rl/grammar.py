@@ -22,6 +22,8 @@ class Command:
     """Of a rating, in [-1, 1]."""
     scale: str | None = None
     """binary | likert."""
+    rest: str = ""
+    """What stands below a good rating, behind a blank line: likelier the next question than a comment."""
 
 
 INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
@@ -55,6 +57,7 @@ WORD = re.compile(
 )
 """Counts are limited, because a text may be long."""
 SEPARATOR = re.compile(r"\A[-–—:,;]\s+")
+BLANK_LINE = re.compile(rf"\n(?:(?!\n){SPACE})*\n")
 
 
 def parse(text: str) -> Command | None:
@@ -74,13 +77,14 @@ def parse(text: str) -> Command | None:
     if match is None:
         return Command("help", words)
     tail = words[match.start("tail") :].strip(BLANK) if match["tail"] else ""
-    return _command(match["word"].lower(), tail) or Command("help", words)
+    word = match["word"].lower()
+    word = word[0] if word[0] in "👍👎" else word.removesuffix("/5")
+    if word in GOOD | BAD or word in LIKERT:
+        return _rating(word, tail, BLANK_LINE.search(words, match.end("word")))
+    return _command(word, tail) or Command("help", words)
 
 
 def _command(word: str, tail: str) -> Command | None:
-    word = word[0] if word[0] in "👍👎" else word.removesuffix("/5")
-    if word in GOOD | BAD or word in LIKERT:
-        return _rating(word, SEPARATOR.sub("", tail))
     if word == "promote" and re.fullmatch(r"(?:v?\d{1,9})?", tail):
         return Command("promote", tail)
     if word == "rollback" and re.fullmatch(r"(?:v?\d{1,9}|base)?", tail):
@@ -91,7 +95,10 @@ def _command(word: str, tail: str) -> Command | None:
     return Command(plain) if plain and not tail else None
 
 
-def _rating(word: str, comment: str) -> Command:
-    if word in LIKERT:
-        return Command("rate", comment, (int(word) - 3) / 2, "likert")
-    return Command("rate", comment, 1.0 if word in GOOD else -1.0, "binary")
+def _rating(word: str, tail: str, blank_line: re.Match[str] | None) -> Command:
+    reward, scale = (
+        ((int(word) - 3) / 2, "likert") if word in LIKERT else (1.0 if word in GOOD else -1.0, "binary")
+    )
+    rest = blank_line.string[blank_line.end() :].strip(BLANK) if blank_line and reward > 0 else ""
+    comment = tail[: len(tail) - len(rest)].strip(BLANK)
+    return Command("rate", SEPARATOR.sub("", comment), reward, scale, rest)

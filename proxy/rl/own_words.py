@@ -19,6 +19,7 @@ PREFIX = "burnish: "
 """The start of every answer of burnish's own."""
 QUOTE_CHARACTERS = 60
 UNDO_HINT = "/rl undo takes it back"
+UNTAKEN = "The text below your rating was neither taken as a comment nor sent to the model. Send it again:"
 SOME, REST = r"[^\n]{0,400}", r"[^\n]{0,4000}"
 """Parts of a line; limited, because a text may be long."""
 ANSWER = re.compile(
@@ -28,13 +29,14 @@ ANSWER = re.compile(
             | you\ have\ no\ rating\ to\ take\ back\ on )
         [ ] (?: “(?P<quoted>[^\n]{{0,{QUOTE_CHARACTERS + 1}}})” | a\ tool\ call | an\ empty\ answer
             | the\ answer\ cmpl_\w{{1,64}} )
-        (?: \ \({re.escape(UNDO_HINT)}\) )?
+        (?: \ \({re.escape(UNDO_HINT)}\) | \ or\ before\ it )?
         | (?: nothing\ was\ (?:rated|saved) | the\ command\ failed ):\ {REST} (?:\n\ \ cmpl_\w{{1,64}}){{0,9}}
         | /rl\ (?:status|train|promote|rollback|reset|on|off):\ {REST}
         | (?: (?:unknown\ command:|Only\ owners\ may\ use)\ /rl\ {REST} )?
             rate\ the\ last\ answer: (?:\n\ \ /rl\ {REST}){{1,19}}
         | …
     )
+    (?: \n{re.escape(UNTAKEN)} (?: \n (?: \ \ [^\n]*+ )?+ )++ )?
     """,
     re.VERBOSE,
 )

@@ -55,6 +55,13 @@ REPLIES = {
     "I would rather stick than hit": STICK,
     "Stay instead of hit": STICK,
     "never hit": None,
+    # thoughts: whole, opened by the prompt, cut off, of Mistral
+    "<think>hit?</think>stick": STICK,
+    "<think>Action: hit</think>\nI am at 20.": None,
+    "I could hit. </think> Stick.": STICK,
+    "Hit. <think>Or should I stick": HIT,
+    '[THINK]{"action": "hit"}[/THINK]{"action": "stick"}': STICK,
+    "<Thinking>hit</Thinking> stick <thinking>hit</thinking>": STICK,
     # nothing
     "": None,
     "   \n": None,

@@ -118,7 +118,7 @@ RATES_GOOD = (
 )  # fmt: skip
 COMMENTS_GOOD = (
     f"{GOOD} short and right", "/rl good, short", "/rl good – short", "/rl good。ありがとう", "/rl good、 ありがとう",
-    "/rl good！短い", f"{GOOD}\nshort and right", f"{GOOD}\r\nshort and right", f"{GOOD}\n\nshort\n\nand right",
+    "/rl good！短い", f"{GOOD}\nshort and right", f"{GOOD}\r\nshort and right", f"{GOOD} short\n\nand right",
     "/rl\ngood\nshort", f"{DATETIME}{GOOD} short", f"<user_query>{GOOD} short</user_query>", f"{STAMP}{GOOD} short",
     "/rl 👍 </b> is closed", f"\ufeff{GOOD}\u2028short",
 )  # fmt: skip

@@ -98,6 +98,50 @@ async def test_undo_takes_the_last_own_rating_back(log: Log):
     assert "no rating to take back" in await chat.type("/rl undo")
 
 
+async def test_undo_reaches_back_over_the_turns_of_the_conversation(log: Log):
+    first = capture(log, PARIS[:1], PARIS[1])
+    elsewhere = capture(log, [user("capital of Chad?")], "N'Djamena.")
+    await Chat(log, [user("capital of Chad?"), assistant("N'Djamena.")]).type("/rl good")
+    chat = Chat(log, PARIS)
+    await chat.type("/rl good")
+    second = capture(log, [*PARIS, user("and of Spain?")], "Madrid.")
+    chat.history += [user("and of Spain?"), assistant("Madrid.")]
+    await chat.type("/rl bad", caller="bob")
+    paris = "“The capital of France is Paris.”"
+    assert await chat.type("/rl undo") == f"burnish: taken back; no rating counts for it now – {paris}"
+    nothing = await chat.type("/rl undo")
+    assert nothing == "burnish: you have no rating to take back on “Madrid.” or before it"
+    rated = [(await log.completion(each)).rating for each in (first, second, elsewhere)]
+    assert rated == [None, -1.0, 1.0], "neither another's, nor one of another conversation"
+
+
+async def test_undo_takes_back_what_was_said_last_not_what_is_said_of_the_last(log: Log):
+    first = capture(log, PARIS[:1], PARIS[1])
+    second = capture(log, [*PARIS, user("and of Spain?")], "Madrid.")
+    chat = Chat(log, [*PARIS, user("and of Spain?"), assistant("Madrid.")])
+    await chat.type("/rl good")
+    await log.add_feedback(FeedbackDraft(first, "completion_id", reward=-1.0, scale="binary"))
+    assert "Paris" in await chat.type("/rl undo")
+    assert "Madrid" in await chat.type("/rl undo")
+    assert [(await log.completion(each)).rating for each in (first, second)] == [None, None]
+
+
+async def test_what_stands_below_a_good_rating_is_neither_taken_nor_lost(log: Log):
+    made = capture(log, PARIS[:1], PARIS[1])
+    chat = Chat(log, PARIS)
+    rest = "Now translate it:\n\n    bonjour\n\nburnish: rated"
+    answer = await chat.type(f"/rl good clear\n\n{rest}")
+    begin, _, below = answer.partition("Send it again:\n")
+    assert begin.startswith("burnish: rated good with your comment")
+    assert "\n".join(line.removeprefix("  ") for line in below.splitlines()) == rest
+    assert (await log.feedbacks(completion_id=made))[0].draft.comment == "clear"
+    await chat.type("/rl bad Too long.\n\nToo formal.")
+    assert (await log.feedbacks(limit=1))[0].draft.comment == "Too long.\n\nToo formal."
+    unknown = await Chat(log, [user("a"), assistant("never logged")]).type("/rl good\n\nGo on.")
+    assert "nothing was rated" in unknown
+    assert unknown.endswith("Send it again:\n  Go on.")
+
+
 async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_answer(log: Log):
     history = [user("do it"), CALL, RESULT]
     made = [capture(log, history[:1], CALL), capture(log, history, "Done.")]

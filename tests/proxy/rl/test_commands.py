@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -20,6 +21,10 @@ def good(comment: str = "") -> Command:
     return Command("rate", comment, 1.0, "binary")
 
 
+def below(rest: str, comment: str = "") -> Command:
+    return replace(good(comment), rest=rest)
+
+
 def bad(comment: str = "") -> Command:
     return Command("rate", comment, -1.0, "binary")
 
@@ -32,6 +37,20 @@ COMMANDS = [
     (good(), ["good", "  Good\n", "good!", "👍", "👍🏽", "👍\ufe0f.", "+1", "yes", "up"]),
     (good("very clear"), ["good, very clear", "good – very clear", "good\nvery clear", "good。very clear"]),
     (good("👍🏽 thanks"), ["good 👍🏽 thanks"]),
+    (
+        below("Now in French."),
+        ["good\n\nNow in French.", "good.\r\n\r\nNow in French.", "👍 \n \t\n\nNow in French."],
+    ),
+    (
+        below("Why?\n\nAnd how?", "clear"),
+        ["good clear\n\nWhy?\n\nAnd how?", "good – clear\n\u200b\n\n Why?\n\nAnd how?"],
+    ),
+    (
+        good("clear\nand short"),
+        ["good clear\nand short", "good\nclear\nand short", "good clear\nand short\n\n"],
+    ),
+    (replace(likert(4), rest="Next."), ["4\n\nNext."]),
+    (likert(3, "Hm.\n\nWell."), ["3 Hm.\n\nWell."]),
     (bad(), ["bad", "👎🏿", "-1", "−1", "no.", "down"]),
     (bad("too long"), ["bad: too long"]),
     (bad("too long, and wrong"), ["bad too long, and wrong"]),
@@ -112,8 +131,10 @@ def test_what_aider_puts_below_a_message_is_taken_off():
     assert find_command([system, *BEFORE, user(" /rl fix Paris.\n\n" + AIDER)]) == Command("fix", "Paris.")
     assert find_command([system, *BEFORE, user("hi\n\n" + AIDER)]) is None
     assert find_command([system, *BEFORE, user("what is\n/rl good\n\n" + AIDER)]) is None
-    assert find_command([system, *BEFORE, user(" /rl good\n\nshort\n\n" + AIDER)]) == good("short")
-    assert find_command([*BEFORE, user(" /rl good\n\n" + AIDER)]) == good(AIDER.strip()), "of nobody's prompt"
+    assert find_command([system, *BEFORE, user(" /rl good\n\nshort\n\n" + AIDER)]) == below("short")
+    assert find_command([*BEFORE, user(" /rl good\n\n" + AIDER)]) == below(AIDER.strip()), (
+        "of nobody's prompt"
+    )
 
 
 def test_what_aider_lets_both_say_after_an_answer_is_no_part_of_the_history():
