@@ -105,7 +105,7 @@ class TrainConfig(CommonHyperparameters):
         "Only for users who react to the answer in the chat; otherwise it teaches nonsense.",
     )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
-        "balanced", description="Default hyperparameters."
+        "balanced", description="How fast and how far a run learns."
     )
     rater_weights: dict[str, Annotated[float, Field(ge=0, le=100)]] = Field(
         default_factory=dict,

@@ -3,12 +3,13 @@
 docs/measurements.md has the figures.
 
 Later ones win: the defaults of ``Hyperparameters``, the values for prompts with a system message, those of the
-objective, the preset, the size of the model (it scales what the others chose), and the user's own values.
+objective; preset and size of the model scale what these chose; the user's own values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import ceil, floor
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
@@ -87,14 +88,15 @@ def choose(samples: Sequence[RunFeedback]) -> Objective:
 
 Preset = Literal["careful", "balanced", "aggressive"]
 
-OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
+SCALES: MappingProxyType[Preset, dict[str, float]] = MappingProxyType(
     {
-        "careful": {"learning_rate": 2e-4, "epochs": 5, "kl_stop": 0.05},
+        "careful": {"learning_rate": 1 / 2, "epochs": 5 / 8, "kl_stop": 1 / 3},
         "balanced": {},
-        "aggressive": {"learning_rate": 5e-4, "kl_stop": 0.25},
+        # The gate refuses a KL above .6: with comments this comes to .56.
+        "aggressive": {"learning_rate": 5 / 4, "epochs": 5 / 4, "kl_stop": 1.4},
     }
 )
-"""What each preset sets differently from the defaults of ``Hyperparameters``.
+"""By what each preset multiplies the values that the feedback and its objective chose.
 
 On "short answers, please" (32 ratings, three seeds, share satisfied before .29) balanced reaches .92 at a KL of .32 per
 token.
@@ -113,7 +115,7 @@ BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
         **dict.fromkeys(POLICY_GRADIENT, CLIPPED),
     }
 )
-"""Values of an objective that differ from the defaults; a preset wins over them."""
+"""Values of an objective that differ from the defaults."""
 
 INSTRUCTED: MappingProxyType[str, Any] = MappingProxyType({"rehearsed": 2, "kl_stop": 0.2})
 """Values for ratings whose prompts all have a system message: plain questions are rehearsed.
@@ -175,14 +177,24 @@ def hyperparameters(
     agent's rewards teach.
     Raises ValueError when there is no such preset, or a value is wrong (pydantic names the field).
     """
-    if preset not in OVERRIDES:
+    if preset not in SCALES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(get_args(Preset))}")
     rehearses = instructed and objective != "critique" and own.get("rehearsed") != 0
     needed = dict(INSTRUCTED if rehearses else {}) | BY_OBJECTIVE.get(objective, {})
     if played:
         needed |= AGENT_REWARDS
-    defaults = Hyperparameters(**needed | OVERRIDES[preset])
+    defaults = Hyperparameters(**needed)
+    defaults = defaults.model_copy(update=_paced(defaults, preset))
     return Hyperparameters(**defaults.model_dump() | (_scaled(defaults, size) if size else {}) | own)
+
+
+def _paced(defaults: Hyperparameters, preset: Preset) -> dict[str, Any]:
+    values = {name: getattr(defaults, name) * scale for name, scale in SCALES[preset].items()}
+    if "epochs" in values:
+        # Whole ones, and always fewer or more than balanced; one at least.
+        epochs = values["epochs"]
+        values["epochs"] = max(1, floor(epochs) if epochs < defaults.epochs else ceil(epochs))
+    return values
 
 
 def _scaled(defaults: Hyperparameters, size: ModelSize) -> dict[str, Any]:

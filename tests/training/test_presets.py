@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from safetensors.numpy import save_file
 
+from burnish.config.hyperparameters import OBJECTIVES
+from burnish.gate.check import GateLimits
 from burnish.training.device import model_size
 from burnish.training.job import Hyperparameters, ModelSize, Objective, Sample
 from burnish.training.presets import (
     MIN_COMMENTS,
-    OVERRIDES,
     Preset,
     caution,
     choose,
@@ -35,14 +36,24 @@ def test_the_users_own_value_wins_and_the_rest_is_the_presets():
     assert hyperparameters() == Hyperparameters()
     for size_of_model in (None, size(2048)):
         found = hyperparameters("careful", "dpo", size_of_model, learning_rate=1e-5)
-        assert (found.learning_rate, found.epochs) == (1e-5, OVERRIDES["careful"]["epochs"])
+        assert (found.learning_rate, found.epochs) == (1e-5, 5)
 
 
-def test_presets_go_from_careful_to_aggressive():
-    careful, balanced, aggressive = (hyperparameters(name) for name in ("careful", "balanced", "aggressive"))
-    drift = [preset.learning_rate * preset.epochs for preset in (careful, balanced, aggressive)]
-    assert drift == sorted(set(drift))
-    assert careful.kl_stop < balanced.kl_stop < aggressive.kl_stop
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("feedback", [{}, {"instructed": True}, {"played": True}])
+@pytest.mark.parametrize("figure", ["learning_rate", "epochs", "kl_stop"])
+def test_presets_go_from_careful_to_aggressive(objective: Objective, feedback: dict[str, Any], figure: str):
+    presets = [hyperparameters(preset, objective, **feedback) for preset in get_args(Preset)]
+    careful, balanced, aggressive = (getattr(preset, figure) for preset in presets)
+    assert careful < balanced < aggressive
+    same = [preset.model_dump(exclude={"learning_rate", "epochs", "kl_stop"}) for preset in presets]
+    assert same[0] == same[1] == same[2]
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_no_preset_learns_further_than_the_gate_lets_through(preset: Preset, objective: Objective):
+    assert hyperparameters(preset, objective).kl_stop < GateLimits().max_kl_per_token
 
 
 def test_plain_questions_are_rehearsed_where_all_prompts_have_a_system_message():
@@ -50,7 +61,7 @@ def test_plain_questions_are_rehearsed_where_all_prompts_have_a_system_message()
     found = hyperparameters(instructed=True)
     assert found.rehearsed == 2
     assert found.kl_stop > hyperparameters().kl_stop
-    assert hyperparameters("careful", instructed=True).kl_stop == OVERRIDES["careful"]["kl_stop"]
+    assert hyperparameters("careful", instructed=True).kl_stop == pytest.approx(found.kl_stop / 3)
     assert hyperparameters(objective="critique", instructed=True) == hyperparameters(objective="critique")
     assert hyperparameters(instructed=True, rehearsed=0) == hyperparameters()
     assert hyperparameters(rehearsed=1).rehearsed == 1
