@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.parts.datasets.examples import read_dpo, read_kto, read_sft
+from burnish.parts.datasets.examples import MESSAGES, read_dpo, read_kto, read_sft
 from burnish.parts.datasets.formats import langfuse, langsmith, open_webui
 from burnish.parts.datasets.parsed import FileRow, ParsedExport, Problem
 from burnish.parts.datasets.records import READERS
@@ -83,25 +83,39 @@ def read_files(files: Sequence[Path], name: str | None, metrics: Mapping[str, Ra
         raise WrongUsage(
             f"there is no format {name!r} to import: expected one of {', '.join((OWN, *FORMATS))}"
         )
-    try:
-        rows, problems = rows_of(files)
-    except OSError as error:
-        prefix = f"{error.filename}: " if error.filename else ""
-        raise WrongUsage(f"cannot read {prefix}{error.strerror}") from error
-    if not rows and not problems:
-        raise WrongUsage("there is nothing in these files")
-    if (name := name or format_of(rows)) is None:
-        first = f" ({problems[0].place}: {problems[0].reason})" if problems else ""
-        raise WrongUsage(UNKNOWN_FORMAT + first)
-    if name == OWN:
-        return FileRecords(name, _in_order(rows), problems, Counter())
-    export = ParsedExport(name, problems=problems)
-    FORMATS[name](rows, export)
-    try:
-        lines = record_lines(export, metrics)
-    except SeveralMetrics as error:
-        raise WrongUsage(str(error)) from error
-    return FileRecords(name, lines, export.problems, +export.left_out)
+    by_format: dict[str, list[FileRow]] = {}
+    problems: list[Problem] = []
+    unknown: list[Problem] = []
+    for file in files:
+        place = f"{file.name}, " if len(files) > 1 else ""
+        try:
+            rows, faults = rows_of(file, place)
+        except OSError as error:
+            prefix = f"{error.filename}: " if error.filename else ""
+            raise WrongUsage(f"cannot read {prefix}{error.strerror}") from error
+        problems += faults
+        if form := name or format_of(rows):
+            by_format.setdefault(form, []).extend(rows)
+        elif rows or faults:
+            first = f" ({faults[0].place}: {faults[0].reason})" if faults else ""
+            unknown.append(Problem(f"{place}all lines", UNKNOWN_FORMAT + first))
+    if not by_format:
+        raise WrongUsage(unknown[0].reason if unknown else "there is nothing in these files")
+    lines: list[Line] = []
+    left_out: Counter[str] = Counter()
+    for form, rows in by_format.items():
+        if form == OWN:
+            lines += _in_order(rows)
+            continue
+        export = ParsedExport(form)
+        FORMATS[form](rows, export)
+        try:
+            lines += record_lines(export, metrics)
+        except SeveralMetrics as error:
+            raise WrongUsage(str(error)) from error
+        problems += export.problems
+        left_out += export.left_out
+    return FileRecords(", ".join(by_format), lines, problems + unknown, left_out)
 
 
 def _in_order(rows: Sequence[FileRow]) -> list[Line]:
@@ -177,19 +191,17 @@ def _named(batch: Sequence[Line], answers: Mapping[Any, Line]) -> list[Line]:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def rows_of(files: Sequence[Path]) -> tuple[list[FileRow], list[Problem]]:
-    """Return the objects in files, and the lines that hold none. Raises OSError."""
+def rows_of(file: Path, prefix: str) -> tuple[list[FileRow], list[Problem]]:
+    """Return the objects in a file, and the lines that hold none. Raises OSError."""
     rows: list[FileRow] = []
     problems: list[Problem] = []
-    for file in files:
-        prefix = f"{file.name}, " if len(files) > 1 else ""
-        check_regular(file, IMPORT_BYTES)
-        content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
-        for place, row in _values(content):
-            if isinstance(row, dict):
-                rows.append(FileRow(prefix + place, row))
-            else:
-                problems.append(Problem(prefix + place, row if isinstance(row, str) else NO_OBJECT))
+    check_regular(file, IMPORT_BYTES)
+    content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    for place, row in _values(content):
+        if isinstance(row, dict):
+            rows.append(FileRow(prefix + place, row))
+        else:
+            problems.append(Problem(prefix + place, row if isinstance(row, str) else NO_OBJECT))
     return rows, problems
 
 
@@ -233,18 +245,24 @@ def _has(content: Mapping[str, Any], *names: str) -> bool:
     return all(name in content for name in names)
 
 
+def _conversation(row: Mapping[str, Any]) -> bool:
+    return any(isinstance(row.get(name), list) for name in MESSAGES)
+
+
 LOOKS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    "dpo": lambda row: _has(row, "chosen", "rejected"),
-    "kto": lambda row: _has(row, "completion", "label"),
+    "dpo": lambda row: _has(row, "chosen", "rejected") or "preferred_output" in row,
+    "kto": lambda row: "label" in row and ("completion" in row or _conversation(row)),
     "langsmith": lambda row: "run_type" in row or _has(row, "run_id", "key"),
     "open-webui": lambda row: (
         "snapshot" in row or isinstance(row.get("chat"), dict) or isinstance(row.get("history"), dict)
+    ),
+    "sft": lambda row: (
+        _conversation(row) or _has(row, "prompt", "completion") or _has(row, "instruction", "output")
     ),
     "langfuse": lambda row: (
         any(name in row for name in ("traceId", "observations", "trace"))
         or _has(row, "id", "input")
         or _has(row, "name", "value")
     ),
-    "sft": lambda row: "messages" in row or _has(row, "prompt", "completion"),
 }
 """What an object of each format has; the first that fits is taken."""

@@ -1,6 +1,7 @@
 """Messages, prompts and answers as other programs write them → chat messages. Pure.
 
-Traces hold whatever a program gave its tracer: messages of OpenAI or LangChain, a text, or an object around them.
+Traces hold whatever a program gave its tracer: a request or an answer of any format that the log reads, messages of
+LangChain or the AI SDK, a text, or an object around them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import orjson
 
 from burnish.parts.datasets.parsed import Unusable
+from burnish.proxy.messages import text_of
+from burnish.proxy.surfaces import gemini_contents, items, messages_blocks
 
 Message = dict[str, Any]
 
@@ -19,15 +22,44 @@ ROLES = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool", "function")},
     **{"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"},
     **{"HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool"},
+    **dict.fromkeys(("model", "gpt", "chatgpt", "bing", "bard"), "assistant"),
 }
-"""Roles by the names that OpenAI and LangChain have for them."""
+"""Roles by the names that OpenAI, LangChain, Gemini and ShareGPT have for them."""
 OPTIONAL_FIELDS = ("name", "tool_call_id", "tool_calls", "function_call", "refusal", "reasoning_content")
-PROMPTS = ("messages", "input", "inputs", "question", "query", "prompt", "text", "content")
+SYSTEMS = (
+    "instructions",
+    "system",
+    "system_prompt",
+    "systemPrompt",
+    "system_instruction",
+    "systemInstruction",
+)
+"""Members that hold a system prompt beside the messages."""
+PROMPTS = ("messages", "contents", "input", "inputs", "question", "query", "prompt", "text", "content")
 """Members that hold the prompt in an object around it, in the order in which they are looked for."""
 ANSWERS = (
-    *("choices", "generations", "message", "messages", "output", "outputs", "answer", "response", "result"),
+    *(
+        "choices",
+        "candidates",
+        "generations",
+        "message",
+        "messages",
+        "output",
+        "outputs",
+        "answer",
+        "response",
+        "result",
+    ),
     *("completion", "text", "content"),
 )
+ARGUMENTS = ("arguments", "args", "input")
+"""Members that hold the arguments of a call: OpenAI's, LangChain's, the AI SDK's."""
+BLOCKS = frozenset({
+    *("tool_use", "tool_result", "thinking", "redacted_thinking"),
+    *("tool-call", "tool-result", "reasoning"),
+})  # fmt: skip
+"""Parts of a content that are messages, calls or thoughts in chat: Anthropic's, the AI SDK's."""
+HELD_ELSEWHERE = "a part of its history is with the server: {}"
 MOST_DEPTH = 8
 """Of objects in objects; more is a program's state, no message."""
 MILLISECONDS = 1e11
@@ -46,10 +78,10 @@ def message_of(message: Any) -> Message:
             "type": class_name,
             **{name: field for name, field in inner.items() if name not in ("type", "id")},
         }
-    role = ROLES.get(str(message.get("role") or message.get("type")))
-    if role is None:
-        raise Unusable(f"a message has the role {str(message.get('role') or message.get('type'))[:40]!r}")
-    content = message.get("content")
+    name = str(message.get("role") or message.get("from") or message.get("type"))
+    if (role := ROLES.get(name)) is None:
+        raise Unusable(f"a message has the role {name[:40]!r}")
+    content = message.get("content", message.get("value"))
     if not isinstance(content, str | list | None):
         raise Unusable("the content of a message isn't a text")
     fields = {name: message[name] for name in OPTIONAL_FIELDS if message.get(name)}
@@ -59,19 +91,20 @@ def message_of(message: Any) -> Message:
 
 
 def _call(call: Any) -> dict[str, Any]:
-    """Return a call as OpenAI has it; LangChain's has ``args``."""
+    """Return a call as OpenAI has it."""
     if not isinstance(call, Mapping):
         raise Unusable("a tool call isn't an object")
-    if isinstance(call.get("function"), Mapping):
-        function = call["function"]
-        name, arguments = function.get("name"), function.get("arguments")
-    else:
-        name, arguments = call.get("name"), call.get("args", call.get("arguments"))
+    function = call.get("function") or call.get("custom")
+    function = function if isinstance(function, Mapping) else call
+    name = function.get("name") or function.get("toolName")
     if not isinstance(name, str):
         raise Unusable("a tool call has no name")
+    arguments = next((function[key] for key in ARGUMENTS if key in function), None)
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
-    function = {"name": name, "arguments": text}
-    return {"id": str(call.get("id") or f"call_{name}"), "type": "function", "function": function}
+    identity = str(call.get("id") or call.get("toolCallId") or f"call_{name}")
+    if "custom" in call:
+        return {"id": identity, "type": "custom", "custom": {"name": name, "input": text}}
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 def messages_of(messages: Any) -> tuple[Message, ...]:
@@ -84,7 +117,76 @@ def messages_of(messages: Any) -> tuple[Message, ...]:
         raise Unusable("the messages are no list with something in it")
     if len(messages) == 1 and isinstance(messages[0], list):  # LangChain's batches
         return messages_of(messages[0])
-    return tuple(message_of(message) for message in messages)
+    return tuple(message_of(message) for message in _as_chat(messages))
+
+
+def _as_chat(messages: list[Any]) -> list[Any]:
+    """Return the messages of a request in another format as chat's; others stay."""
+    if not all(isinstance(message, Mapping) for message in messages):
+        return messages
+    if any(message.get("type") == items.TYPE for message in messages):
+        raise Unusable(HELD_ELSEWHERE.format(items.TYPE))
+    if any(map(_is_item, messages)):
+        return items.messages_of(messages).messages
+    if any("parts" in message and "content" not in message for message in messages):
+        return [message for turn in gemini_contents.turns(messages) for message in turn.messages]
+    return [chat for message in messages for chat in _of_blocks(message)]
+
+
+def _is_item(message: Mapping[str, Any]) -> bool:
+    """Whether it is an item of the Responses format, or a message with its parts."""
+    kind = str(message.get("type"))
+    return (
+        kind.endswith((items.CALL, items.OUTPUT))
+        or (kind == "reasoning" and "role" not in message)
+        or any(part.get("type") in ("input_text", "output_text") for part in _parts(message))
+    )
+
+
+def _of_blocks(message: Mapping[str, Any]) -> list[Any]:
+    """Return the messages in a message of Anthropic or the AI SDK; an answer's texts are one text."""
+    parts = _parts(message)
+    reply = ROLES.get(str(message.get("role"))) == "assistant"
+    if not parts or not (reply or any(part.get("type") in BLOCKS for part in parts)):
+        return [message]
+    role = "assistant" if reply else "user"
+    chats = messages_blocks.messages({"role": role, "content": [_block(part) for part in parts]})
+    return [{name: message[name] for name in OPTIONAL_FIELDS if name in message} | chat for chat in chats]
+
+
+def _block(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part of the AI SDK as Anthropic has it."""
+    name, kind = part.get("toolCallId"), part.get("type")
+    if kind == "tool-call":
+        arguments = part.get("input", part.get("args"))
+        return {"type": "tool_use", "id": name, "name": part.get("toolName"), "input": arguments}
+    if kind == "tool-result":
+        output = part.get("output", part.get("result"))
+        output = output.get("value", output) if isinstance(output, Mapping) else output
+        text = output if isinstance(output, str) else orjson.dumps(output).decode()
+        return {"type": "tool_result", "tool_use_id": name, "content": text}
+    return {"type": "thinking", "thinking": part.get("text")} if kind == "reasoning" else dict(part)
+
+
+def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def with_system(holder: Mapping[str, Any], messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Put the system prompt that stands beside messages before them. Raises Unusable."""
+    places = (holder, object_or_empty(holder.get("config")))
+    system = next((place[name] for place in places for name in SYSTEMS if place.get(name)), None)
+    if system is None:
+        return messages
+    if isinstance(system, Mapping):
+        system = gemini_contents.parts_of(system) or system.get("content")
+    text = text_of({"content": system})
+    if not text.strip():
+        raise Unusable("the system prompt beside the messages isn't a text")
+    if any(message["role"] in ("system", "developer") and text_of(message) == text for message in messages):
+        return messages
+    return ({"role": "system", "content": text}, *messages)
 
 
 def prompt_of(prompt: Any, depth: int = 0) -> tuple[Message, ...]:
@@ -93,12 +195,26 @@ def prompt_of(prompt: Any, depth: int = 0) -> tuple[Message, ...]:
     if isinstance(prompt, str | list):
         return messages_of(prompt)
     if isinstance(prompt, Mapping) and depth < MOST_DEPTH:
+        if prompt.get("previous_response_id"):
+            raise Unusable(HELD_ELSEWHERE.format("previous_response_id"))
+        if (arguments := _arguments(prompt)) is not None:
+            return prompt_of(arguments, depth + 1)
         if "role" in prompt or "kwargs" in prompt:
-            return (message_of(prompt),)
+            return messages_of([prompt])
         for name in PROMPTS:
             if prompt.get(name):
-                return prompt_of(prompt[name], depth + 1)
+                return with_system(prompt, prompt_of(prompt[name], depth + 1))
     raise Unusable("its input holds no messages and no text")
+
+
+def _arguments(prompt: Mapping[str, Any]) -> Any:
+    """Return what a traced function was called with; None if it is no such call."""
+    positional, named = prompt.get("args"), prompt.get("kwargs")
+    if not isinstance(positional, list) or not isinstance(named, Mapping):
+        return None
+    if any(named.get(name) for name in PROMPTS):
+        return named
+    return {**named, "messages": positional[0]} if len(positional) == 1 else positional or named
 
 
 def reply_of(output: Any, depth: int = 0) -> Message:
@@ -107,10 +223,16 @@ def reply_of(output: Any, depth: int = 0) -> Message:
     if isinstance(output, str) and output.strip():
         return {"role": "assistant", "content": output}
     if isinstance(output, list) and output and depth < MOST_DEPTH:
+        if any(isinstance(item, Mapping) and _is_item(item) for item in output):
+            return _assistant(messages_of(output)[-1])
         return reply_of(output[-1], depth + 1)
     if isinstance(output, Mapping) and depth < MOST_DEPTH:
         if "role" in output or "kwargs" in output or output.get("type") in ROLES:
-            return _assistant(message_of(output))
+            return _assistant(messages_of([output])[-1])
+        if output.get("toolCalls"):  # the AI SDK's result
+            thoughts = text_or_none(output.get("reasoningText") or output.get("reasoning"))
+            calls = {"content": output.get("text") or None, "tool_calls": output["toolCalls"]}
+            return message_of({"role": "assistant", "reasoning_content": thoughts, **calls})
         if isinstance(output.get("message"), Mapping):
             return reply_of(output["message"], depth + 1)
         for name in ANSWERS:
@@ -135,15 +257,33 @@ def answer_in(answer: Any) -> Message:
         if not answer.strip():
             raise Unusable("an answer is empty")
         return {"role": "assistant", "content": answer}
-    return _assistant(message_of(answer))
+    return _assistant(messages_of([answer])[-1])
 
 
 def tools_in(tools: Any) -> tuple[dict[str, Any], ...]:
-    """Return tool definitions: a list, or one as JSON. Raises Unusable."""
+    """Return tool definitions in chat's form, from a list or one as JSON. Raises Unusable."""
     definitions = parsed(tools) or []
     if not isinstance(definitions, list) or not all(isinstance(tool, dict) for tool in definitions):
         raise Unusable("tools must be a list of objects")
-    return tuple(definitions)
+    google = gemini_contents.tools_of({"tools": definitions})
+    return tuple(google["tools"] if "tools" in google else map(_tool, definitions))
+
+
+def tools_of(prompt: Any) -> tuple[dict[str, Any], ...]:
+    """Return the tools in whatever a program traced as its input. Raises Unusable."""
+    prompt = object_or_empty(prompt)
+    places = (prompt, object_or_empty(prompt.get("config")), object_or_empty(prompt.get("kwargs")))
+    return tools_in(next((place["tools"] for place in places if place.get("tools")), None))
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    schema = next(
+        (tool[name] for name in ("parameters", "input_schema", "inputSchema") if name in tool), None
+    )
+    if "function" in tool or schema is None or not isinstance(tool.get("name"), str):
+        return tool
+    described = {"description": tool["description"]} if tool.get("description") else {}
+    return {"type": "function", "function": {"name": tool["name"], **described, "parameters": schema}}
 
 
 def parsed(text: Any) -> Any:

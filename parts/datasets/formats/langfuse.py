@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.parts.datasets.messages import moment_of, parsed, prompt_of, reply_of, text_or_none, tools_in
+from burnish.parts.datasets.messages import moment_of, parsed, prompt_of, reply_of, text_or_none, tools_of
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 from burnish.proxy.records import Source
 
@@ -118,7 +118,7 @@ def _answer(tables: _Tables, name: str, row: dict[str, Any]) -> ForeignAnswer:
         name,
         prompt_of(prompt),
         reply_of(row.get("output")),
-        tools_in(prompt.get("tools")) if isinstance(prompt, dict) else (),
+        tools_of(prompt),
         moment_of(row.get("startTime") or row.get("timestamp")),
         text_or_none(row.get("model")),
         tables.user_of(row),

@@ -17,6 +17,7 @@ from burnish.parts.datasets.messages import (
     reply_of,
     text_or_none,
     tools_in,
+    tools_of,
 )
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 from burnish.proxy.messages import text_of
@@ -106,14 +107,13 @@ def _answer(name: str, run: dict[str, Any]) -> ForeignAnswer:
     inputs, extra = parsed(run.get("inputs")), parsed(run.get("extra"))
     extra = extra if isinstance(extra, dict) else {}
     metadata, settings = (object_or_empty(extra.get(key)) for key in ("metadata", "invocation_params"))
-    tools = (inputs.get("tools") if isinstance(inputs, dict) else None) or settings.get("tools")
     model = metadata.get("ls_model_name") or settings.get("model") or settings.get("model_name")
     thread = next((metadata[key] for key in THREADS if metadata.get(key)), run.get("trace_id"))
     return ForeignAnswer(
         name,
         prompt_of(inputs),
         reply_of(run.get("outputs")),
-        tools_in(tools),
+        tools_of(inputs) or tools_in(settings.get("tools")),
         moment_of(run.get("start_time")),
         text_or_none(model),
         text_or_none(metadata.get("user_id")),

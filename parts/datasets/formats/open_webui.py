@@ -1,14 +1,19 @@
 """Open WebUI: the export of feedback, and the export of chats with the ratings in their messages. Pure.
 
-A feedback record holds a snapshot of its chat. In both, a chat is a tree of messages that name their parents.
+A feedback record holds a snapshot of its chat. In both, a chat is a tree of messages that name their parents. Thoughts
+and calls of tools are blocks in the text of an answer, as HTML.
 """
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.parts.datasets.messages import message_of, moment_of, object_or_empty, text_or_none
+import orjson
+
+from burnish.parts.datasets.messages import Message, message_of, moment_of, object_or_empty, text_or_none
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
 
 NO_MESSAGE = "the rated message isn't in the chat"
@@ -16,6 +21,15 @@ NOT_RATED = "answers without a rating"
 MOST_MESSAGES = 10_000
 """On one path; more would be a circle."""
 Tree = dict[str, dict[str, Any]]
+BLOCK = re.compile(
+    r'^[ \t]*<details\b(?=[^>]*\btype="(?P<type>\w+)")(?P<attributes>[^>]*)>(?P<inside>.*?)'
+    r"(?:(?:^[ \t]*|(?<=</summary>))</details>|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+"""A block of Open WebUI's own; the models' ``<details>`` have no type. One that was cut off goes to the end."""
+ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')
+SUMMARY = re.compile(r"\s*<summary>.*?</summary>", re.DOTALL)
+QUOTED = re.compile(r"^> ?", re.MULTILINE)
 
 
 def read(rows: list[FileRow], export: ParsedExport) -> None:
@@ -107,7 +121,8 @@ def _answer(
     reply = tree[name]
     if reply.get("role") != "assistant":
         raise Unusable("the rated message is not an answer of the assistant")
-    above = [_message(message) for message in _above(tree, name)][::-1]
+    *before, last = _messages(reply)
+    above = [chat for message in [*_above(tree, name)][::-1] for chat in _messages(message)]
     system = text_or_none(object_or_empty(chat.get("params")).get("system")) or text_or_none(
         chat.get("system")
     )
@@ -115,8 +130,9 @@ def _answer(
         above = [{"role": "system", "content": system}, *above]
     if not above:
         raise Unusable("the chat has nothing before the rated message")
+    above += before
     moment, model = moment_of(reply.get("timestamp")), text_or_none(reply.get("model"))
-    return ForeignAnswer(name, tuple(above), _message(reply), (), moment, model, user, conversation)
+    return ForeignAnswer(name, tuple(above), last, (), moment, model, user, conversation)
 
 
 def _above(tree: Tree, name: str) -> Iterator[dict[str, Any]]:
@@ -143,8 +159,11 @@ def _siblings(tree: Tree, name: str) -> list[str]:
     ]
 
 
-def _message(stored_message: dict[str, Any]) -> dict[str, Any]:
+def _messages(stored_message: dict[str, Any]) -> list[Message]:
+    """Return the chat messages of a stored one: an answer that used tools is several."""
     message = message_of(stored_message)
+    if message["role"] == "assistant" and isinstance(message["content"], str):
+        return _unfolded(message)
     files = stored_message.get("files") if isinstance(stored_message.get("files"), list) else []
     images = [
         {"type": "image_url", "image_url": {"url": str(file.get("url") or "")}}
@@ -153,4 +172,52 @@ def _message(stored_message: dict[str, Any]) -> dict[str, Any]:
     ]
     if images and isinstance(message["content"], str):
         message["content"] = [{"type": "text", "text": message["content"]}, *images]
-    return message
+    return [message]
+
+
+def _unfolded(answer: Message) -> list[Message]:
+    """Take the blocks out of an answer: thoughts stand beside its text, calls and results before it."""
+    text = answer["content"]
+    if not BLOCK.search(text):
+        return [answer]
+    messages: list[Message] = []
+    said, thoughts, at = "", [], 0
+    for number, block in enumerate(BLOCK.finditer(text)):
+        said, at = said + text[at : block.start()], block.end()
+        inside = html.unescape(SUMMARY.sub("", block["inside"], count=1)).strip()
+        attributes = {
+            name: html.unescape(content) for name, content in ATTRIBUTE.findall(block["attributes"])
+        }
+        if block["type"] == "reasoning":
+            thoughts.append(QUOTED.sub("", inside))
+        elif block["type"] in ("tool_calls", "code_interpreter"):
+            call, result = _called(block["type"], attributes, inside, number)
+            messages += [_answered(answer, said, thoughts) | {"tool_calls": [call]}, result]
+            said, thoughts = "", []
+    return [*messages, _answered(answer, said + text[at:], thoughts)]
+
+
+def _answered(answer: Message, said: str, thoughts: list[str]) -> Message:
+    beside = {"reasoning_content": "\n\n".join(thoughts)} if thoughts else {}
+    return answer | {"content": said.strip()} | beside
+
+
+def _called(
+    kind: str, attributes: dict[str, str], inside: str, number: int
+) -> tuple[dict[str, Any], Message]:
+    """Return the call in a block, and its result. Open WebUI writes both as JSON, often of JSON."""
+    name, identity = attributes.get("name") or kind, attributes.get("id") or f"call_{number}"
+    arguments, result = (_text(attributes.get(key) or "") for key in ("arguments", "result"))
+    if kind == "code_interpreter":
+        arguments, result = orjson.dumps({"code": inside}).decode(), _text(attributes.get("output") or "")
+    call = {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments or "{}"}}
+    return call, {"role": "tool", "tool_call_id": identity, "content": result}
+
+
+def _text(written: str) -> str:
+    """Return the text in JSON; other JSON, and what isn't any, as it is."""
+    try:
+        content = orjson.loads(written)
+    except orjson.JSONDecodeError:
+        return written
+    return content if isinstance(content, str) else written

@@ -75,7 +75,7 @@ async def test_a_tenth_of_the_lines_is_broken(tmp_path: Path) -> None:
     skipped = [each for each in done.stderr.splitlines() if each.startswith("skipped")]
     assert skipped[0].startswith("skipped line 10: it isn't JSON")
     assert skipped[1] == "skipped line 20: it isn't a JSON object"
-    assert skipped[2] == "skipped line 30: label must be true or false"
+    assert skipped[2] == "skipped line 30: label must be true or false, or 1 or 0"
     assert (len(skipped), skipped[-1]) == (21, "skipped 2 more lines")
     assert (again["new"], again["known"]) == ({}, {"completion": 198, "feedback": 198})
     assert len(again["skipped"]) == 22
