@@ -54,14 +54,23 @@ class Model:
 
         return self.architecture in TRAINABLE
 
+    @property
+    def layer_bytes(self) -> int:
+        """Cache of a token in one layer."""
+        return 2 * self.kv_heads * self.head_dim * _BYTES_A_VALUE
+
+    @property
+    def token_bytes(self) -> int:
+        """Cache of a token in all layers."""
+        return self.layers * self.layer_bytes
+
     def memory_bytes(self, requests: int, tokens: int) -> int:
         """Return the size of the weights and of the cache for so many requests at once, of so many tokens each."""
         tokens = min(tokens, self.context)
         full = self.layers // self.full_every
         local = min(tokens, self.window + _BATCH_TOKENS) if self.window else tokens
         cached_tokens = full * tokens + (self.layers - full) * local
-        per_layer = 2 * self.kv_heads * self.head_dim * _BYTES_A_VALUE
-        return self.mb * 10**6 + requests * cached_tokens * per_layer
+        return self.mb * 10**6 + requests * cached_tokens * self.layer_bytes
 
 
 @cache

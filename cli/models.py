@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from burnish.adapters.catalogue import Model, models, tasks
-from burnish.adapters.hosts.context import LEAST_TOKENS, PARALLEL
+from burnish.adapters.hosts.context import memory_of
 from burnish.adapters.hosts.fetch import small_model_path
 from burnish.adapters.hosts.hub_cache import HubModel, cached
+from burnish.system.memory import available_bytes
 from burnish.terminal.errors import WrongUsage
 from burnish.terminal.terminal import Json, console, printed_json
 
@@ -26,8 +27,9 @@ def show(
     task: Annotated[str | None, typer.Option(help="Only models for this task: chat or code.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Memory is that of the weights and of the cache for the shortest default context. A model that doesn't learn here
-    is only served. Other GGUFs of the Hugging Face hub: `burnish up --model OWNER/NAME:QUANTISATION`.
+    """Memory is what the engine takes if `burnish up` serves the model now, without --context and --parallel. A
+    model that doesn't learn here is only served. Other GGUFs of the Hugging Face hub:
+    `burnish up --model OWNER/NAME:QUANTISATION`.
     """
     if task is not None and task not in tasks():
         raise WrongUsage(f"no model is listed for the task {task!r}; expected {' or '.join(tasks())}")
@@ -37,12 +39,13 @@ def show(
         console.print(_table(listed))
         fits = f"fits into this machine's {total / _GB:.0f} GB"
         console.print(
-            f"\n[green]✓[/] {fits}   [cyan]↓[/] downloaded   to use one: [cyan]burnish up --model NAME[/]"
+            f"\nfile and memory in GB   [green]✓[/] {fits}   [cyan]↓[/] downloaded\n"
+            "to use one: [cyan]burnish up --model NAME[/]"
         )
 
 
 def _described(model: Model, total: int) -> dict[str, Any]:
-    needed = model.memory_bytes(PARALLEL, LEAST_TOKENS)
+    needed = memory_of(model, None, None, available_bytes())
     path = small_model_path() if model.package else cached(HubModel(model.repo, model.file))
     facts = asdict(model) | {
         "checked": model.checked.isoformat(),
@@ -55,23 +58,22 @@ def _described(model: Model, total: int) -> dict[str, Any]:
 
 
 def _table(models: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "name", "for", "size", "MB", "memory", "context", "licence", "learns", "checked"):
-        justify: JustifyMethod = "right" if name in ("size", "MB", "memory", "context") else "left"
-        table.add_column(name, justify=justify, no_wrap=name not in ("for", "licence"))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("", "name", "for", "size", "file", "memory", "context", "licence", "learns"):
+        justify: JustifyMethod = "right" if name in ("size", "file", "memory", "context") else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
     for model in models:
         marks = ("[green]✓[/]" if model["fits"] else " ") + ("[cyan]↓[/]" if model["path"] else " ")
         table.add_row(
             marks,
             f"[bold]{escape(model['name'])}[/]",
-            ", ".join(model["tasks"]),
+            " ".join(model["tasks"]),
             model["parameters"],
-            str(model["mb"]),
-            f"{model['memory_bytes'] / _GB:.1f} GB",
-            str(model["context"]),
+            f"{model['mb'] / 1000:.1f}",
+            f"{model['memory_bytes'] / _GB:.1f}",
+            f"{model['context'] // 1024}K",
             escape(model["licence"]),
             "yes" if model["learns"] else "[yellow]no[/]",
-            model["checked"],
         )
     return table
 

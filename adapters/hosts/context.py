@@ -11,11 +11,14 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from burnish.adapters.catalogue import Model
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import Window
 
 logger = logging.getLogger(__name__)
 
+MAX_RESIDENT = 4
+"""Children at once: live, candidate, and two that drain after quick swaps."""
 PARALLEL = 4
 """Slots by default: on the few cores of a laptop, more requests at a time would only slow down each."""
 LEAST_TOKENS, MOST_TOKENS = 4096, 32_768
@@ -63,8 +66,7 @@ def window(
             f"context = {context} is more than the model was trained for: set it to {needs.trained} at most, or take a "
             "model with a longer context"
         )
-    share = needs.longest(slots, children, (free_bytes or 0) * _SHARE)
-    tokens = context or min(max(share, LEAST_TOKENS), MOST_TOKENS, needs.trained)
+    tokens = context or _usual(needs, slots, children, free_bytes)
     total = needs.total(tokens, slots, children)
     if free_bytes is not None and total > free_bytes:
         short = (
@@ -77,6 +79,20 @@ def window(
             raise EngineError(f"{short}: {remedy}, or close other programs")
         logger.warning("%s: close other programs, set parallel = 1, or take a smaller model", short)
     return Window(tokens, slots, needs.trained)
+
+
+def _usual(needs: Needs, slots: int, children: int, free_bytes: int | None) -> int:
+    """Return the context that a model gets if nobody sets one."""
+    share = needs.longest(slots, children, (free_bytes or 0) * _SHARE)
+    return min(max(share, LEAST_TOKENS), MOST_TOKENS, needs.trained)
+
+
+def memory_of(model: Model, context: int | None, parallel: int | None, free_bytes: int | None) -> int:
+    """Return what one child takes if ``up`` serves a model of the catalogue with this context and these slots."""
+    slots = parallel or PARALLEL
+    needs = Needs(model.context, model.token_bytes, model.mb * 10**6)
+    tokens = context or _usual(needs, slots, MAX_RESIDENT, free_bytes)
+    return model.memory_bytes(slots, tokens) + _CHILD_BYTES
 
 
 def read_needs(model: Path) -> Needs:

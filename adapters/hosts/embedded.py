@@ -12,7 +12,7 @@ from burnish.adapters import errors
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, HostLimits
-from burnish.adapters.hosts.context import window
+from burnish.adapters.hosts.context import MAX_RESIDENT, window
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import EngineSettings
 from burnish.adapters.hosts.fetch import file_digest
@@ -24,8 +24,6 @@ from burnish.system.memory import available_bytes
 from burnish.system.parent import for_child
 from burnish.system.threads import cores
 
-# Live, candidate, and two that drain after quick swaps; context.py has what each costs.
-MAX_RESIDENT = 4
 # Beyond this, more threads wait for memory rather than compute.
 MAX_THREADS = 8
 # Each request says it: one that doesn't may get what the request before it said.

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from burnish.adapters import catalogue
+from burnish.adapters.hosts.context import memory_of
 from burnish.config.config import Config
 from burnish.config.model_names import DEFAULT_MODEL
 from burnish.parts.connect import AGENTS, Agent, FileChange, Home, Place, connection, is_own
@@ -24,6 +25,7 @@ from burnish.terminal.terminal import Url, console
 
 ANSWER_TOKENS = 4096
 """An answer and some turns of a conversation need that much besides the agent's first request."""
+_GB = 1e9
 
 Name = Annotated[
     str | None,
@@ -160,13 +162,16 @@ def _too_narrow(agent: Agent, proxy: Proxy) -> str | None:
         return words + f"Start the engine with a context of {needed:,} or more."
     if window["trained"] >= needed:
         return words + f"Start burnish with --context {needed}; --parallel 1 takes the least memory for it."
-    alternative = catalogue.for_context(needed)
-    take = (
-        f"--model {alternative.name} --context {needed}" if alternative else "--model with a longer context"
-    )
+    take = "burnish up --model with a longer context"
+    if alternative := catalogue.for_context(needed):
+        one, several = (memory_of(alternative, needed, slots, None) / _GB for slots in (1, None))
+        take = (
+            f"burnish up --model {alternative.name} --context {needed} --parallel 1. Its engine takes {one:.1f} GB, or "
+            f"{several:.1f} GB without --parallel 1"
+        )
     return words + (
-        f"The model was trained for {window['trained']:,}. Take another: burnish up {take}. Or put your own engine "
-        "behind burnish: burnish up --upstream URL"
+        f"The model was trained for {window['trained']:,}. Take another: {take}. Or put your own engine behind "
+        "burnish: burnish up --upstream URL"
     )
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from burnish.adapters.catalogue import find
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import Window
-from burnish.adapters.hosts.context import Needs, read_needs, window
-from burnish.adapters.hosts.embedded import MAX_RESIDENT, EmbeddedHost
+from burnish.adapters.hosts.context import MAX_RESIDENT, Needs, memory_of, read_needs, window
+from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
 from tests.support.tiny_gguf import TINY, random_llama
 
@@ -91,3 +92,21 @@ async def test_an_engine_takes_the_memory_that_was_computed(tmp_path: Path) -> N
     needs = read_needs(model)
     computed = needs.total(8192, 2, children=1) - needs.weights_bytes
     assert taken == pytest.approx(computed, rel=0.15)
+
+
+@pytest.mark.parametrize(("context", "parallel"), [(None, None), (8192, None), (4096, 1), (None, 2)])
+def test_the_memory_of_a_model_is_that_of_the_window_that_it_gets(
+    context: int | None, parallel: int | None
+) -> None:
+    model, path = find(SMALL_MODEL), ensure_small_model()
+    assert model
+    free = 10 * GB
+    served = window(path, context, parallel, children=MAX_RESIDENT, free_bytes=free)
+    expected = read_needs(path).total(served.context, served.parallel, children=1)
+    assert memory_of(model, context, parallel, free) == pytest.approx(expected, abs=10**6)
+
+
+def test_layers_that_look_back_a_little_take_less_memory() -> None:
+    model = find("gemma-3-4b")
+    assert model
+    assert memory_of(model, 32_768, 1, None) < model.mb * 10**6 + 32_768 * model.token_bytes

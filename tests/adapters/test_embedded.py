@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.embedded import MAX_RESIDENT, EmbeddedHost
+from burnish.adapters.hosts.context import MAX_RESIDENT
+from burnish.adapters.hosts.embedded import EmbeddedHost
 from tests.support.engine import answer, deltas, headers
 from tests.support.lora import Make
 from tests.support.patience import within

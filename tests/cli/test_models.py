@@ -40,12 +40,17 @@ def environment(home: Path, here: Hub | None = None) -> dict[str, str]:
 
 def test_the_list_shows_what_fits_and_what_is_here(tmp_path: Path) -> None:
     ensure_small_model()
-    done = call("models", env=environment(tmp_path))
+    done = call("models", env=environment(tmp_path) | {"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
-    rows = {line.split()[1]: line for line in done.stdout.splitlines() if len(line.split()) > 8}
+    rows = {
+        line.split()[1]: line
+        for line in done.stdout.splitlines()
+        if line[:2].strip(" ✓↓") == "" and len(line.split()) > 7
+    }
     assert rows["smollm2"].startswith("✓↓")
-    assert "0.5 GB" in rows["smollm2"]
-    assert "2026-11-25" in rows["qwen3-0.6b"]
+    assert "chat code" in rows["qwen3-4b"]
+    assert {model.name for model in models()} <= rows.keys()
+    assert max(map(len, rows.values())) <= 80
     assert "↓" not in rows["qwen3-0.6b"]
     assert "Qwen Research" in rows["qwen2.5-coder-3b"]
 
