@@ -53,9 +53,9 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         ("live", _live(live, replicas=state["upstream"].count(",") + 1)),
         ("answers", f"{counts['completions']} in {counts['conversations']} conversations"),
         (
-            "ratings",
-            f"{counts['ratings']} ([green]{counts['good']} good[/], [red]{counts['bad']} bad[/]), "
-            f"{counts['comments']} with a comment",
+            "rated",
+            f"{counts['ratings']} answers ([green]{counts['good']} good[/], [red]{counts['bad']} bad[/]), "
+            f"{counts['comments']} commented",
         ),
     ]
     if started := state["engine"].get("started"):
@@ -68,8 +68,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         lines.append(
             (
                 "ready",
-                f"{ratings['new']} new of {needed['new']}, {ratings['good']} good of {needed['good']}, "
-                f"{ratings['bad']} bad of {needed['bad']}; or {ratings['comments']} comments of {needed['comments']}"
+                f"{ratings['new_comments']} of {needed['comments']} comments; or {ratings['new']} of {needed['new']} "
+                f"new ratings, {ratings['good']} of {needed['good']} good, {ratings['bad']} of {needed['bad']} bad"
                 + (f"; {ratings['pairs']} corrections and preferences" if ratings["pairs"] else ""),
             )
         )
@@ -150,14 +150,14 @@ def raters(url: Url = None, as_json: Json = False) -> None:
         console.print("[dim]no answers are rated yet[/]")
         return
     table = Table("rater", box=None, pad_edge=False)
-    for name in ("rated", "good", "bad", "weight", "agrees with the others"):
+    for name in ("good", "bad", "commented", "weight", "agrees with the others"):
         table.add_column(name, justify="right")
     for rater in page["data"]:
         table.add_row(
             f"[bold]{escape(rater['name'])}[/]",
-            str(rater["good"] + rater["bad"]),
             f"[green]{rater['good']}[/]",
             f"[red]{rater['bad']}[/]",
+            str(rater["commented"]),
             f"{rater['weight']:g}",
             _agreement(rater),
         )

@@ -129,13 +129,13 @@ class Learner:
     def status(self) -> dict[str, Any]:
         run = self._runs.active
         idle = "paused" if self._pause_file.exists() else "idle"
-        waits = self.waiting()
+        waits, ready = self.waiting(), self._counts.ready
         return {
             "state": run.status if run else idle if self._train.enabled else "off",
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
             "waiting": {"version": waits.number, "reason": waits.reason} if waits else None,
-            "ready": self._counts.ready._asdict(),
+            "ready": ready._asdict() | {"new_comments": ready.new_comments},
             "left_out": {FAULTS[fault]: count for fault, count in self._counts.left_out.items()},
             "needed": {
                 "new": self._train.min_ratings,

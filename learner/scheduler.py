@@ -73,7 +73,8 @@ def decide(state: SchedulerState, train: TrainConfig, local_time: datetime) -> D
     if obstacle := _never(state, train):
         return Decision(False, obstacle)
     if state.has_request:
-        return Decision(True, "you asked for it")
+        one_sided = _one_sided(state)
+        return Decision(False, one_sided) if one_sided else Decision(True, "you asked for it")
     if obstacle := _not_yet(state, train, local_time):
         return Decision(False, obstacle)
     reason = _ready(state)
@@ -147,18 +148,23 @@ def _never(state: SchedulerState, train: TrainConfig) -> str | None:
     if state.paired or not state.by_ratings:
         return None
     if not ready.good and not ready.bad and not ready.comments:
-        return "no rating is ready: rate some answers good and some bad"
-    if not (ready.good and ready.bad) and not state.one_sided and ready.comments < MIN_COMMENTS:
-        missing, there = ("bad", "good") if ready.good else ("good", "bad")
-        count = ready.good + ready.bad
-        finding = (
-            f"all {count} ready ratings are {there}" if count > 1 else f"the only ready rating is {there}"
-        )
         return (
-            f"training needs both good and bad ratings, and {finding}: "
-            f"rate some answers {missing}, or comment on {MIN_COMMENTS} answers that are not good"
+            f"no rating is ready: 0 of {train.min_comments} comments; say what is wrong with answers, "
+            "or rate some good and some bad"
         )
     return None
+
+
+def _one_sided(state: SchedulerState) -> str | None:
+    """Return what ratings of one kind lack; a run that the user asks for starts with fewer comments than others."""
+    ready = state.ready
+    if state.paired or not state.by_ratings or state.one_sided or (ready.good and ready.bad):
+        return None
+    if ready.comments >= MIN_COMMENTS:
+        return None
+    least = f"training needs good and bad ratings, or at least {MIN_COMMENTS} comments on answers that aren't good"
+    there = f"{ready.good} good, {ready.bad} bad, {_counted(ready.comments, 'comment')}"
+    return f"{least}; ready are: {there}"
 
 
 def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) -> str | None:
@@ -168,14 +174,13 @@ def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) ->
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
     if train.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
-    worded = min(ready.new, max(ready.comments, ready.pairs if state.paired else 0))
-    if worded < train.min_comments:
-        if state.paired:
-            lack = _more(train.min_comments - worded, *PAIRS)
-            return f"waiting for {lack}, or for ratings"
-        if missing := _missing(state, train):
-            comments = _more(train.min_comments - worded, "comment")
-            return f"waiting for {missing}; or for {comments} on answers that aren't good"
+    if state.paired:
+        worded = min(ready.new, max(ready.comments, ready.pairs))
+        if worded < train.min_comments:
+            return f"waiting: {worded} of {train.min_comments} corrections or preferences; or ratings"
+    elif ready.new_comments < train.min_comments and (missing := _missing(state, train)):
+        comments = f"{ready.new_comments} of {train.min_comments} comments on answers that aren't good"
+        return f"waiting: {comments}; or {missing}"
     if train.schedule != "auto" and not in_window(train.schedule, local_time.time()):
         return f"waiting for the hours in which training is allowed, {train.schedule}"
     pause_s = back_off_s(state.failures)

@@ -71,7 +71,7 @@ def test_the_blocks_of_the_start_print_an_answer_and_rate_it_and_leave_nothing(
     printed = shell(burnish, tmp_path, blocks(PAGE, "sh")[1])
     assert "rated bad with your comment" in printed
     assert "too long" in printed, "in the history"
-    assert "1 with a comment" in printed, "in the status"
+    assert "1 commented" in printed, "in the status"
     assert "taken back: bad" in printed
     (answer,) = get(burnish, "/burnish/completions")["data"]
     assert answer["rating"] is None

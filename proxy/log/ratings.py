@@ -275,6 +275,8 @@ class Rater:
     good: int
     """Answers."""
     bad: int
+    commented: int
+    """Answers, whether they are rated, too, or not."""
     compared: int
     """Answers that others found good or bad, too."""
     agreed: int
@@ -283,21 +285,22 @@ class Rater:
     """How often they would have if neither had looked at the answer: Cohen 1960 (doi:10.1177/001316446002000104)."""
 
     @property
-    def rated(self) -> int:
-        return self.good + self.bad
+    def statements(self) -> int:
+        return self.good + self.bad + self.commented
 
 
-RaterFigure = Literal["good", "bad", "compared", "agreed", "found_good", "others_found_good"]
+RaterFigure = Literal["good", "bad", "commented", "compared", "agreed", "found_good", "others_found_good"]
 """As of ``Rater``; the last two are of the compared answers."""
 
 
 def raters(figures: Mapping[tuple[str, RaterFigure], int]) -> list[Rater]:
-    """Return all who rated answers good or bad, the busiest first, and how far they agree.
+    """Return all who rated answers good or bad, or commented on some, the busiest first, and how far they agree.
 
     ``figures``: the sums of ``rater_figures`` over all conversations.
     """
     people = [_rater(name, figures) for name in {name for name, _ in figures}]
-    return sorted((rater for rater in people if rater.rated), key=lambda rater: (-rater.rated, rater.name))
+    busy = (rater for rater in people if rater.statements)
+    return sorted(busy, key=lambda rater: (-rater.statements, rater.name))
 
 
 def _rater(name: str, figures: Mapping[tuple[str, RaterFigure], int]) -> Rater:
@@ -307,6 +310,7 @@ def _rater(name: str, figures: Mapping[tuple[str, RaterFigure], int]) -> Rater:
         name=name,
         good=figure["good"],
         bad=figure["bad"],
+        commented=figure["commented"],
         compared=count,
         agreed=figure["agreed"],
         by_chance=(own * peers + (count - own) * (count - peers)) / count if count else 0.0,
@@ -320,18 +324,18 @@ def rater_figures(
     places = list(places)
     figures: Counter[tuple[str, RaterFigure]] = Counter()
     for name in {statement.draft.rater for statement in feedback}:
-        own, peers = (
-            _opinions(
-                effective(
-                    [statement for statement in feedback if (statement.draft.rater == name) is is_own], places
-                )
+        ratings, those_of_others = (
+            effective(
+                [statement for statement in feedback if (statement.draft.rater == name) is is_own], places
             )
             for is_own in (True, False)
         )
+        own, peers = _opinions(ratings), _opinions(those_of_others)
         both = [(own[answer], peers[answer]) for answer in own.keys() & peers.keys()]
         counts: dict[RaterFigure, int] = {
             "good": sum(own.values()),
             "bad": len(own) - sum(own.values()),
+            "commented": sum(rating.comment is not None for rating in ratings.values()),
             "compared": len(both),
             "agreed": sum(opinion == peer_opinion for opinion, peer_opinion in both),
             "found_good": sum(opinion for opinion, _ in both),

@@ -63,6 +63,11 @@ class ReadyCounts(NamedTuple):
     pairs: int = 0
     """Answers with a correction, or preferred over another answer."""
 
+    @property
+    def new_comments(self) -> int:
+        """Those that count for the next run: after a verdict, what is commented anew."""
+        return min(self.new, self.comments)
+
 
 class RatingCounts(NamedTuple):
     ready: ReadyCounts

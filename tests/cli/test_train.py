@@ -152,7 +152,7 @@ def test_one_sided_ratings_are_no_reason_to_train(tmp_path: Path) -> None:
         assert call("good", url=up.url).returncode == 0
         refused = call("train", "--wait", "--json", url=up.url)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert "the only ready rating is good: rate some answers bad" in refused.stderr
+        assert "ready are: 1 good, 0 bad, 0 comments" in refused.stderr
         assert not said("train", "--dry-run", url=up.url)["would_train"]
         assert said("train", "--dry-run", "--force", url=up.url)["would_train"]
 

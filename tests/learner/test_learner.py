@@ -54,7 +54,7 @@ async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
 async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
     world = await open_world(schedule="auto", min_ratings=2, min_good=1, min_bad=1)
     await world.rated(-1.0, -1.0, -1.0)
-    assert "all 3 ready ratings are bad" in await world.refused("/burnish/train", {})
+    assert "ready are: 0 good, 3 bad" in await world.refused("/burnish/train", {})
     forced = (await world.http.post("/burnish/train", json={"dry_run": True, "force": True})).json()
     assert forced["would_train"]
     assert forced["hyperparameters"]["kl_beta"] > 0, "something must keep the model speaking"
@@ -84,7 +84,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     world = await open_world(schedule="auto", learning_rate=1e-5, preset="careful")
     await world.rated(*[1.0] * 12, *[-1.0] * 8)
     dry = await world.learner.dry_run()
-    assert dry["would_train"] and dry["by_itself"].startswith("waiting for 12 more ratings")
+    assert dry["would_train"] and dry["by_itself"].endswith("; or 12 more ratings")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
     expected = hyperparameters("careful", learning_rate=1e-5)

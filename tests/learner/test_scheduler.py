@@ -54,24 +54,33 @@ def test_the_reason_counts_comments_which_need_no_rating() -> None:
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        (counted(0, 0, 0), "no rating is ready"),
+        (counted(0, 0, 0), "no rating is ready: 0 of 16 comments"),
         (counted(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
         (counted(32, 12, 20, untrainable="it is odd", has_request=True), "can't learn: it is odd"),
         (counted(0, 0, 0, has_request=True, one_sided=True), "no rating is ready"),
-        (counted(31, 12, 19), "waiting for 1 more rating"),
-        (counted(32, 7, 25), "1 more good rating; or for 16 more comments on answers that aren't good"),
-        (counted(32, 29, 3), "waiting for 1 more bad rating"),
-        (counted(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
-        (counted(40, 40, 0), "both good and bad ratings, and all 40 ready ratings are good: rate some"),
-        (counted(40, 0, 40), "all 40 ready ratings are bad"),
-        (counted(40, 0, 40, comments=3), "or comment on 4 answers"),
-        (counted(16, 0, 16, comments=15), "16 more ratings, at least 8 good; or for 1 more comment on"),
-        (counted(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
-        (counted(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
-        (counted(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
-        (counted(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
-        (counted(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
-        (counted(10, 0, 40, comments=40), "waiting for 22 more ratings, at least 8 good"),
+        (counted(31, 12, 19), "waiting: 0 of 16 comments on answers that aren't good; or 1 more rating"),
+        (counted(32, 7, 25), "0 of 16 comments on answers that aren't good; or 1 more good rating"),
+        (counted(32, 29, 3), "; or 1 more bad rating"),
+        (counted(5, 3, 2), "; or 27 more ratings, at least 5 good and 2 bad"),
+        (counted(40, 40, 0), "0 of 16 comments on answers that aren't good; or 4 more bad ratings"),
+        (counted(40, 0, 40), "; or 8 more good ratings"),
+        (
+            counted(2, 0, 0, comments=2),
+            "waiting: 2 of 16 comments on answers that aren't good; or 30 more ratings",
+        ),
+        (
+            counted(16, 0, 16, comments=15),
+            "waiting: 15 of 16 comments on answers that aren't good; or 16 more ratings, at least 8 good",
+        ),
+        (counted(1, 1, 0, has_request=True), "ready are: 1 good, 0 bad, 0 comments"),
+        (counted(32, 7, 3), "; or 1 more good rating and 1 more bad rating"),
+        (counted(15, 0, 0, pairs=15), "waiting: 15 of 16 corrections or preferences; or ratings"),
+        (counted(1, 0, 0, pairs=40), "waiting: 1 of 16 corrections or preferences"),
+        (counted(40, 0, 40, pairs=40), "; or 8 more good ratings"),
+        (
+            counted(10, 0, 40, comments=40),
+            "waiting: 10 of 16 comments on answers that aren't good; or 22 more ratings, at least 8 good",
+        ),
         (replace(ENOUGH, active="run_7"), "run_7 is under way"),
         (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
         (replace(ENOUGH, failures=3, failed_at=NOW_S - 60), "the last 3 runs failed, next try in 180 s"),
@@ -125,6 +134,13 @@ def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, b
     asked = counted(3, good, bad, has_request=True)
     assert not decide(asked, TrainConfig(), NOON).start
     assert decide(replace(asked, one_sided=True), TrainConfig(), NOON).start
+
+
+def test_a_run_that_is_asked_for_needs_few_comments_if_ratings_are_of_one_kind() -> None:
+    asked = counted(3, 0, 1, comments=3, has_request=True)
+    why = "or at least 4 comments on answers that aren't good; ready are: 0 good, 1 bad, 3 comments"
+    assert decide(asked, TrainConfig(), NOON).reason.endswith(why)
+    assert decide(replace(asked, ready=ReadyCounts(4, 0, 1, comments=4)), TrainConfig(), NOON).start
 
 
 def test_due_is_what_only_waits_for_quiet() -> None:

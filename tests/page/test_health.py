@@ -28,7 +28,7 @@ async def test_it_shows_figures_and_goes_on_when_burnish_is_back(page: Page, tmp
             await site.ask(question)
         await page.goto(f"{site.url}/#/health")
         figures = page.get_by_role("region", name="Figures")
-        await expect(figures).to_contain_text("2answers are stored, 0 of them rated")
+        await expect(figures).to_contain_text("2answers are stored, 0 rated and 0 commented")
         await expect(page.get_by_role("main")).to_contain_text("It answers, but it can't learn yet.")
         await expect(page.get_by_role("button", name="Check again")).to_be_enabled()
     await expect(page.get_by_text("Connection lost, trying again")).to_be_visible()

@@ -36,6 +36,9 @@ async def test_what_is_missing_until_the_next_training_is_counted(page: Page, le
     for label, key in (("New ratings", "new"), ("Good", "good"), ("Bad", "bad")):
         meter = page.get_by_role("meter", name=f"{label}: {ready[key]} of {needed[key]}", exact=True)
         await expect(meter).to_be_visible()
+    comments = f"{ready['new_comments']} of {needed['comments']} comments"
+    await expect(page.get_by_role("meter", name=comments, exact=True)).to_be_visible()
+    assert comments in learner["reason"]
     await expect(page.get_by_text(learner["reason"][1:])).to_be_visible()
 
 

@@ -127,6 +127,8 @@ async def test_who_only_comments_gets_from_answer_to_answer(page: Page, site: Si
         await page.keyboard.insert_text("too long")
         await page.keyboard.press("Enter")
         await expect(message(page)).to_contain_text(f"Only commented, {number}?")
+        row = page.get_by_role("listitem").filter(has_text=f"Only commented, {number}?")
+        await expect(row.get_by_text("commented", exact=True)).to_be_visible()
     for completion_id in ids:
         assert [each["comment"] for each in await said_of(site, completion_id)] == ["too long"]
 

@@ -57,4 +57,4 @@ async def test_a_rating_appears_by_itself_and_a_hostile_name_is_only_text(page: 
 async def test_before_the_first_rating_it_says_how_to_rate(page: Page, rated: Site) -> None:
     await page.route("**/burnish/raters", lambda route: route.fulfill(json={"object": "list", "data": []}))
     await page.goto(f"{rated.url}/#/raters")
-    await expect(page.get_by_text("Nobody has rated an answer yet.")).to_be_visible()
+    await expect(page.get_by_text("Nobody has rated or commented on an answer yet.")).to_be_visible()

@@ -348,11 +348,13 @@ async def test_raters_are_shown_with_how_far_they_agree_with_the_others(burnish:
     taken_back = (await burnish.post({"completion_id": made[5], "rating": "good", "rater": "eve"})).json()
     await burnish.http.delete(f"/v1/feedback/{taken_back['id']}")
     found = {each.pop("name"): each for each in (await burnish.http.get("/burnish/raters")).json()["data"]}
-    assert list(found) == ["ann", "bob", "eve"]
-    eve = {"good": 1, "bad": 2, "compared": 3, "agreed": 0, "by_chance": 4 / 3, "weight": 1.0}
+    assert list(found) == ["ann", "bob", "eve", "only a comment"]
+    assert found["only a comment"]["commented"] == 1
+    eve = {"good": 1, "bad": 2, "commented": 0, "compared": 3, "agreed": 0, "by_chance": 4 / 3, "weight": 1.0}
     assert found["eve"] == eve
     # Of the first, second and fourth, bob and eve say as much good as bad: there are no others to agree with.
-    assert found["ann"] == {"good": 3, "bad": 3, "compared": 2, "agreed": 1, "by_chance": 1.0, "weight": 1.0}
+    ann = {"good": 3, "bad": 3, "commented": 0, "compared": 2, "agreed": 1, "by_chance": 1.0, "weight": 1.0}
+    assert found["ann"] == ann
     assert (found["bob"]["agreed"], found["bob"]["compared"], found["bob"]["weight"]) == (1, 2, 0.5)
 
 

@@ -2,8 +2,8 @@
 import { html } from "../lib.js";
 import { address } from "../router.js";
 import { useStore } from "../store.js";
-import { counted } from "./number.js";
 import { duration } from "./time.js";
+import { commentsOf } from "./words.js";
 
 export function LearningState() {
   const learner = useStore(({ status }) => status?.learner);
@@ -21,11 +21,10 @@ function described({ state, run, waiting, ready, needed }) {
   if (waiting) return { text: `Version ${waiting.version} waits for you to decide` };
   if (state === "paused") return { text: "Learning is paused" };
   if (!ready) return null;
-  const share = Math.min(1, Math.max(ready.comments / needed.comments, ratings(ready, needed)));
-  const missing = Math.ceil(needed.comments - ready.comments);
+  const share = Math.min(1, Math.max(ready.new_comments / needed.comments, ratings(ready, needed)));
   if (share === 1) return { text: "Ready to learn", share };
   // Comments teach the most, so they are what is asked for.
-  return { text: `${counted(missing, "more comment")} until it can learn`, share };
+  return { text: commentsOf({ ready, needed }), share };
 }
 
 // Both kinds are needed, so the rarer one decides.

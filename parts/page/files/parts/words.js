@@ -22,6 +22,8 @@ export function taughtBy({ ratings, episodes, reward }) {
   return episodes ? `${count(episodes, "rollout")}, mean reward ${reward.toFixed(2)}` : count(ratings, "rating");
 }
 
+export const commentsOf = ({ ready, needed }) => `${ready.new_comments} of ${needed.comments} comments`;
+
 export const versionName = (number) => (number === 0 ? "the base model" : `v${number}`);
 
 // The state of a version, and the tone of its badge.

@@ -60,7 +60,7 @@ function Figures({ status: { answering, log, counts } }) {
   const figures = [
     [count(answering), answering === 1 ? "answer is being written" : "answers are being written"],
     [count(log.waiting), log.waiting === 1 ? "answer waits to be stored" : "answers wait to be stored"],
-    [count(counts.completions), `answers are stored, ${count(counts.ratings)} of them rated`],
+    [count(counts.completions), `answers are stored, ${count(counts.ratings)} rated and ${count(counts.comments)} commented`],
     [bytes(log.size_bytes), `is what they take; ${bytes(log.free_bytes)} of the disk is free`],
   ];
   return html`<section class="strip" aria-label="Figures">

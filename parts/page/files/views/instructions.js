@@ -25,7 +25,9 @@ export function View() {
   const [user, setUser] = useState(null); // null: the one that this browser is
   const [list, setList] = useState(/** @type {{found?: any, error?: any}} */ ({}));
   const [editing, setEditing] = useState(null);
-  const changes = useStore(({ status, versionsChanged, listsStale }) => `${status?.counts.ratings} ${versionsChanged} ${listsStale}`);
+  const changes = useStore(
+    ({ status, versionsChanged, listsStale }) => `${status?.counts.ratings} ${status?.counts.comments} ${versionsChanged} ${listsStale}`,
+  );
   const ask = useCallback((method, path, /** @type {any} */ body = undefined) => send(method, path, body, { headers: as(user) }), [user]);
   const load = useCallback(
     () =>

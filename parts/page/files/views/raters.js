@@ -9,16 +9,16 @@ import { useStore } from "../store.js";
 const FEW = 8; // answers in common; fewer say nothing about agreement
 
 export function View() {
-  const ratings = useStore(({ status }) => status?.counts.ratings);
+  const said = useStore(({ status }) => `${status?.counts.ratings} ${status?.counts.comments}`);
   const stale = useStore((state) => state.listsStale);
-  const loaded = useLoaded("/burnish/raters", `${ratings} ${stale}`);
+  const loaded = useLoaded("/burnish/raters", `${said} ${stale}`);
   return html`<header class="view-head"><h1>Raters</h1></header>
     <div class="page"><${Loaded} loaded=${loaded}>${({ data }) => (data.length ? html`<${Found} raters=${data} />` : html`<${Nobody} />`)}<//></div>`;
 }
 
 function Nobody() {
-  return html`<${Note} title="Nobody has rated an answer yet.">
-    <p>Open Live, choose an answer and press g or b. Whoever rates appears here.</p>
+  return html`<${Note} title="Nobody has rated or commented on an answer yet.">
+    <p>Open Live, choose an answer and press g, b or c. Whoever does so appears here.</p>
   <//>`;
 }
 
@@ -33,14 +33,15 @@ function Found({ raters }) {
 }
 
 function Rater({ rater, alone }) {
-  const { name, good, bad, weight } = rater;
+  const { name, good, bad, commented, weight } = rater;
   const rated = good + bad;
   const words = `${counted(good, "answer")} good, ${count(bad)} bad`;
   return html`<li class="card">
     <h2>${line(name) || "(no name)"}</h2>
     <div class="rater-ratings">
-      <meter class="meter rater-meter" min="0" max=${rated} value=${good} aria-label=${`Ratings of ${line(name)}`}>${words}</meter>
+      <meter class="meter rater-meter" min="0" max=${Math.max(rated, 1)} value=${good} aria-label=${`Ratings of ${line(name)}`}>${words}</meter>
       <p class="spread small"><span class="rater-good">${count(good)} good</span><span class="rater-bad">${count(bad)} bad</span></p>
+      ${commented > 0 && html`<p class="small">${count(commented)} commented</p>`}
     </div>
     <div>${alone ? html`<p class="muted small">Nobody else rates yet.</p>` : html`<${Agreement} rater=${rater} />`}
       <p class="small">${counts(weight)}</p></div>

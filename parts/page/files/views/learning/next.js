@@ -1,6 +1,6 @@
 // How many ratings are still missing until the next training, and why it waits.
 import { html } from "../../lib.js";
-import { count } from "../../parts/words.js";
+import { commentsOf, count } from "../../parts/words.js";
 import { address } from "../../router.js";
 import { useStore } from "../../store.js";
 
@@ -10,13 +10,15 @@ export function Next({ learner }) {
   return html`<section class="stack" aria-labelledby="next">
     <h2 id="next">Next training</h2>
     <p class="why">${sentence(learner.reason)}</p>
+    <p><b class="num">${commentsOf(learner)}</b>
+      <meter class="meter" min="0" max=${needed.comments} value=${ready.new_comments} aria-label=${commentsOf(learner)} />
+      <span class="muted small">Of answers that aren't good. <a href=${address("live")}>Say in Live what is wrong with them</a>.</span></p>
+    <p>or all of these:</p>
     <div class="grid">
       <${Count} label="New ratings" have=${ready.new} want=${needed.new} />
       <${Count} label="Good" have=${ready.good} want=${needed.good} />
       <${Count} label="Bad" have=${ready.bad} want=${needed.bad} />
-      ${ready.comments > 0 && html`<${Count} label="With a comment" have=${ready.comments} want=${needed.comments} />`}
     </div>
-    <p class="muted small">Training needs both good and bad ratings, or some comments. <a href=${address("live")}>Rate answers in Live</a>.</p>
     <${LeftOut} leftOut=${learner.left_out} />
     <${Rollouts} />
   </section>`;

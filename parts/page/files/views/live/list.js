@@ -84,7 +84,8 @@ export function List({ items, chosen, live, more, cut, error, onMore, onNewest, 
 }
 
 function Row({ item, chosen, live }) {
-  const { id, at, prompt, text, error, failed, arriving, version, model, agent, caller, rating, rated, reward, unsent, steps, choices, usable } = item;
+  const { id, at, prompt, text, error, failed, arriving, version, model, agent, caller, rating, rated, commented, reward, unsent, steps, choices, usable } =
+    item;
   const classes = `row live-row ${rating == null && usable ? "unrated" : ""} ${arriving ? "arriving" : ""}`;
   return html`<li>
     <a class=${classes} href=${address("live", id)} aria-current=${chosen ? "true" : undefined}>
@@ -94,6 +95,7 @@ function Row({ item, chosen, live }) {
         ${arriving && html`<${Badge} tone="accent">writing<//>`}
         ${failed && html`<${Badge} tone="bad">failed<//>`}
         <${RatingBadge} rating=${rating} word=${rated} />
+        ${commented && html`<${Badge} tone="accent" title="Somebody said in words what should be different">commented<//>`}
         <${RewardBadge} reward=${reward} />
         ${unsent && html`<${Badge} title="The reward model liked another answer to this request better">not sent<//>`}
         <${VersionBadge} version=${version} model=${model} live=${live} />
