@@ -10,6 +10,7 @@ from burnish.gate.evidence import Attempted
 from burnish.gate.replies import last_question, text_of
 from burnish.gate.rewards import MOST_RATED, RatedReply
 from burnish.proxy.records import RatedCompletion
+from burnish.proxy.surfaces.ends import finished
 from burnish.training.job import Evaluation, PolicyReply
 
 
@@ -61,7 +62,7 @@ def rated_replies(answers: Iterable[RatedCompletion], count: int = MOST_RATED) -
             conversation_id=answer.completion.conversation_id,
             prompt=last_question(answer.completion.messages),
             text=text_of(reply),
-            finished=answer.completion.ended.finish_reason != "length",
+            finished=finished(answer.completion.ended.finish_reason),
             reward=answer.reward,
             weight=answer.weight,
         )

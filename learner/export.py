@@ -12,6 +12,7 @@ from burnish.adapters.manifest import BASE_VERSION
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.records import Answerer, RatedCompletion
+from burnish.proxy.surfaces.ends import finished
 from burnish.training.job import Objective, Sample
 from burnish.training.presets import teaches
 
@@ -169,7 +170,7 @@ def sample(answer: RatedCompletion, choice: ChosenRating) -> Sample:
         messages=completion.messages,
         tools=tuple(completion.params.get("tools") or ()),
         reply=completion.reply,
-        finished=completion.ended.finish_reason != "length",
+        finished=finished(completion.ended.finish_reason, completion.params),
         reward=answer.reward,
         weight=answer.weight,
         comment=answer.comment,

@@ -14,6 +14,7 @@ from burnish.learner.export import Policies
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.rollouts import Rollout
 from burnish.proxy.records import Completion, Tokens
+from burnish.proxy.surfaces.ends import finished
 from burnish.training.job import Episode, EpisodeStep
 
 EMPTY = "no step of it can be learnt from"
@@ -81,7 +82,7 @@ def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Count
                 messages=completion.messages,
                 tools=tuple(completion.params.get("tools") or ()),
                 reply=completion.reply,
-                finished=completion.ended.finish_reason != "length",
+                finished=finished(completion.ended.finish_reason, completion.params),
                 behaviour_version=policies.behind(
                     completion.served, instructed=completion.instructions is not None
                 ),

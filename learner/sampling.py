@@ -19,6 +19,7 @@ from burnish.adapters.hosts.base import Endpoint
 from burnish.gate import FactCheck, questions
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
+from burnish.proxy.surfaces.ends import failure_of, finished, reason_of
 from burnish.training.job import PolicyReply
 from burnish.training.phases import Phases
 
@@ -293,4 +294,7 @@ def _read(content: bytes) -> dict[str, Any]:
     calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
     # Some engines leave it out beside calls.
     text = message.get("content") if calls else message["content"]
-    return {"reply": text or "", "tool_calls": calls, "finished": choice["finish_reason"] != "length"}
+    if failed := failure_of(choice):
+        raise ValueError(failed)
+    whole = finished(reason_of(choice["finish_reason"]))
+    return {"reply": text or "", "tool_calls": calls, "finished": whole}

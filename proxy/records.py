@@ -11,9 +11,11 @@ cut: the upstream broke off; cancelled: the client went away; failed: no answer 
 
 Scope = Literal["completion", "turn", "conversation"]
 Fault = Literal[
-    "incomplete", "error", "no_text", "own_prompt", "echo", "suffix", "credential", "other_prompt", "not_teaching"
+    "incomplete", "error", "withheld", "unknown_end", "no_text", "own_prompt", "echo", "suffix",
+    "credential", "other_prompt", "not_teaching",
 ]  # fmt: skip
-"""Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; no_text: no
+"""Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; withheld: a
+filter or a refusal ended it; unknown_end: for a reason that isn't in ``surfaces/ends.py``; no_text: no
 reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, context); echo: the
 reply holds the prompt; suffix: the model filled a gap;
 credential: the exchange or the feedback holds a key or a token, and log.scrub is on; other_prompt: it was only

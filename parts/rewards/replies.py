@@ -11,6 +11,7 @@ from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.messages import text_of, words
 from burnish.proxy.records import RatedCompletion
+from burnish.proxy.surfaces.ends import finished
 from burnish.training.rewards.job import OLDER, RatingLine
 
 
@@ -20,7 +21,7 @@ class ScorableReply(NamedTuple):
     text: str
     """With calls of tools, a line each."""
     finished: bool
-    """False when a token limit cut it."""
+    """False when something else than the model ended it."""
 
 
 class Scored(NamedTuple):
@@ -39,7 +40,7 @@ Raises Conflict if none is, and Unavailable.
 
 
 def scorable_reply(reply: dict[str, Any], finish_reason: str | None) -> ScorableReply:
-    return ScorableReply(reply_text(reply), finish_reason != "length")
+    return ScorableReply(reply_text(reply), finished(finish_reason))
 
 
 def reply_text(reply: dict[str, Any]) -> str:
@@ -93,8 +94,8 @@ def _add(rows: list[RatingLine], answer: RatedCompletion) -> None:
     worse = [len(rows) + place for place in range(len(answer.worse))]
     rows += [_line(answer, reply_text(reply)) for reply in answer.worse]
     reward = answer.reward or None
-    text, finished = reply_text(completion.reply or {}), completion.ended.finish_reason != "length"
-    rows.append(_line(answer, text, finished=finished, reward=reward, worse=tuple(worse)))
+    reply = scorable_reply(completion.reply or {}, completion.ended.finish_reason)
+    rows.append(_line(answer, reply.text, finished=reply.finished, reward=reward, worse=tuple(worse)))
     if answer.correction:
         rows.append(_line(answer, answer.correction, worse=(len(rows) - 1,)))
 

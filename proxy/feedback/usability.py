@@ -39,7 +39,7 @@ class _StatementPart:
 def obstacle_of(completion: Completion, rules: Rules) -> str | None:
     """Return why no rating of a completion can teach, as far as it was read."""
     if fault := _fault(completion, rules):
-        return in_words(fault, completion.served.upstream_table)
+        return in_words(fault, completion.served.upstream_table, completion.ended)
     return unteachable(completion.messages, completion.reply or {})
 
 
@@ -128,7 +128,7 @@ def _obstacles(
         )
 
     fault = _fault(answer, rules, draft.comment, draft.correction)
-    broken = in_words(fault, answer.served.upstream_table) if fault else None
+    broken = in_words(fault, answer.served.upstream_table, answer.ended) if fault else None
     unfit = broken or obstacle_of(answer, rules)
     if draft.reward is not None:
         yield "rating", obstacle(_StatementPart(rating or 1.0), unfit)

@@ -11,7 +11,8 @@ import orjson
 
 from burnish.proxy.log.credentials import holds_credential
 from burnish.proxy.log.ratings import Effective
-from burnish.proxy.records import Fault, Outcome, RejectedAnswer
+from burnish.proxy.records import CompletionEnd, Fault, Outcome, RejectedAnswer
+from burnish.proxy.surfaces.ends import end_of
 
 TEXT_SURFACES = ("completions", "ollama_generate")
 OWN_PROMPT: Mapping[str, Fault] = {
@@ -19,9 +20,14 @@ OWN_PROMPT: Mapping[str, Fault] = {
 }  # fmt: skip
 """Parameters of a text prompt with which the model sees or gives another text than the logged one."""
 
+ERROR_CHARACTERS = 200
+"""Of an error that is named in a reason."""
+
 FAULTS: Mapping[Fault, str] = {
     "incomplete": "the answer was cut off or never came",
     "error": "the engine answered with an error",
+    "withheld": "a filter or a refusal ended the answer",
+    "unknown_end": "the answer ended for a reason that burnish doesn't know",
     "no_text": "the question or the answer has no text",
     "own_prompt": "the prompt was not a chat: raw, with a template, or after a context of tokens",
     "echo": "the answer repeats its prompt (echo)",
@@ -61,20 +67,35 @@ class Rules:
 
 
 def fault_of(
-    outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any]
+    outcome: Outcome,
+    status: int | None,
+    finish_reason: str | None,
+    *,
+    has_text: bool,
+    params: Mapping[str, Any],
 ) -> Fault | None:
     """Return why nothing can be learnt from an answer. ``params``: of a surface in TEXT_SURFACES, else empty."""
     if outcome != "complete":
         return "incomplete"
     if status != HTTPStatus.OK:
         return "error"
+    end = end_of(finish_reason)
+    if end == "withheld":
+        return "withheld"
+    if end == "unknown" and finish_reason:
+        return "unknown_end"
     if not has_text:
         return "no_text"
     return next((fault for name, fault in OWN_PROMPT.items() if params.get(name)), None)
 
 
-def in_words(fault: Fault, upstream_table: str | None) -> str:
-    return FAULTS[fault].replace("NAME", upstream_table or "NAME")
+def in_words(fault: Fault, upstream_table: str | None, ended: CompletionEnd | None = None) -> str:
+    text = FAULTS[fault].replace("NAME", upstream_table or "NAME")
+    if ended and fault == "unknown_end":
+        return f"{text}: {ended.finish_reason!r}"
+    if ended and ended.error and fault == "incomplete":
+        return f"{text}: {ended.error[:ERROR_CHARACTERS]}"
+    return text
 
 
 def vain(rating: Effective, *, paired: bool) -> Fault | None:

@@ -86,7 +86,11 @@ class Reader:
             choices=self._choices(choices) if ending.choice_count > 1 else (),
             rating=rating,
             fault=fault_of(
-                ending.outcome, ending.status, has_text=bool(reply and node), params=params if text else {}
+                ending.outcome,
+                ending.status,
+                ending.finish_reason,
+                has_text=bool(reply and node),
+                params=params if text else {},
             ),
         )
 

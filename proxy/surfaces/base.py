@@ -52,6 +52,8 @@ class Reply:
     """The upstream's error message, or the reason why its bytes can't be read."""
     readable: bool = True
     """False if the bytes aren't in this format; the log then keeps them as they came."""
+    own_end: bool = False
+    """Whether the engine says that it met none of the request's stop strings."""
 
 
 class Surface(ABC):

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
-from burnish.proxy.surfaces.choices import Calls
-from burnish.proxy.surfaces.lenient import Json, TooMuch, decode, dumps, error_in, loads, object_in, objects
-from burnish.proxy.surfaces.sse import DONE, EVENT_LIMIT_BYTES, SseParser, is_streamed
+from burnish.proxy.surfaces.deltas import Call, Calls, Deltas
+from burnish.proxy.surfaces.ends import failure_of, reason_of
+from burnish.proxy.surfaces.lenient import Json, TooMuch, decode, error_in, loads, objects
+from burnish.proxy.surfaces.sse import (
+    DONE,
+    EVENT_LIMIT_BYTES,
+    JsonEvents,
+    SseParser,
+    StreamEvent,
+    is_streamed,
+    parts_of,
+)
 from burnish.proxy.surfaces.writing import AnswerPiece, ToolCall
 
 THOUGHTS = ("reasoning_content", "reasoning")
@@ -23,14 +32,19 @@ class ChatReader:
         self.early = not content_encoding and "event-stream" in content_type
         """Whether it can be read while it arrives."""
         self._kept: list[bytes] | None = None if self.early else []
-        self._calls: Calls[ToolCall] = Calls()
+        self._deltas = Deltas()
+        self._calls = Calls()
+        self._told: list[ToolCall] = []
+        """Those that were begun, of the calls so far."""
+        self._told_texts = 0
+        """Pieces of the last one's arguments that were told."""
         self._half = ""
         self.finish_reason: str | None = None
         self.usage: Json | None = None
         self.done = False
         """Whether the stream declared its end."""
         self.error: str | None = None
-        """The upstream's error message."""
+        """Why the answer failed."""
 
     @property
     def ended(self) -> bool:
@@ -50,86 +64,88 @@ class ChatReader:
     def close(self) -> list[AnswerPiece]:
         """Return the remaining pieces after the last byte."""
         try:
-            if self._kept is None:
-                return self._events(self._parser.close())
-            body = decode(b"".join(self._kept), self._encoding)
-            if is_streamed(body, self._content_type):
-                parser = SseParser()
-                return self._events([*parser.feed(body), *parser.close()])
-            whole = loads(body)
-            if not isinstance(whole, dict):
-                return []
-            self.done = bool(whole.get("choices"))
-            return list(self._read(whole, "message"))
+            return [*self._remaining(), *map(self._valid, self._grown(last=True))]
         except ValueError as error:
             self._fail(error)
             return []
 
+    def _remaining(self) -> list[AnswerPiece]:
+        if self._kept is None:
+            return self._events(self._parser.close())
+        body = decode(b"".join(self._kept), self._encoding)
+        if is_streamed(body, self._content_type):
+            return self._events([event for event, _ in JsonEvents(body)])
+        whole = loads(body)
+        if not isinstance(whole, dict):
+            return []
+        self.done = bool(whole.get("choices"))
+        return [*map(self._valid, self._read(whole))]
+
     def _fail(self, error: ValueError) -> None:
         self.error = f"the upstream's answer cannot be read: {error}"
 
-    def _events(self, events: list[Any]) -> list[AnswerPiece]:
+    def _events(self, events: Iterable[StreamEvent]) -> list[AnswerPiece]:
         pieces: list[AnswerPiece] = []
-        for event in events:
-            if self.done:
-                break
-            if event.data.strip() == DONE:
+        for part, content in chain.from_iterable(map(parts_of, events)):
+            if part.data.strip() == DONE and not self.done:
                 self.done = True
-                break
-            if chunk := object_in(event.data):  # some servers send other text
-                pieces += self._read(chunk, "delta")
-        return pieces
+                pieces += self._grown(last=True)
+            elif isinstance(content, dict) and not self.done:  # some servers send other text
+                pieces += self._read(content)
+        return [*map(self._valid, pieces)]
 
-    def _read(self, chunk: Json, member: str) -> Iterator[AnswerPiece]:
+    def _read(self, chunk: Json) -> Iterator[AnswerPiece]:
         self.error = self.error or error_in(chunk)
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
         for choice in objects(chunk.get("choices")):
             if choice.get("index"):
                 continue
-            if isinstance(choice.get("finish_reason"), str):
-                self.finish_reason = choice["finish_reason"] or self.finish_reason
-            if isinstance(message := choice.get(member), dict):
-                for piece in self._pieces_of(message, whole=member == "message"):
-                    yield piece if piece.text.isascii() else piece._replace(text=self._characters(piece.text))
+            self.error = self.error or failure_of(choice)
+            self.finish_reason = reason_of(choice.get("finish_reason")) or self.finish_reason
+            yield from self._pieces_of(self._deltas.take(choice))
 
-    def _characters(self, text: str) -> str:
-        """Return a valid text; the first half of a surrogate pair waits for the second."""
-        text = self._half + text
+    def _valid(self, piece: AnswerPiece) -> AnswerPiece:
+        """Return a piece with a valid text; the first half of a surrogate pair waits for the second."""
+        if piece.text.isascii():
+            return piece
+        text = self._half + piece.text
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        return text.removesuffix(self._half).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = text.removesuffix(self._half).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return piece._replace(text=text)
 
-    def _pieces_of(self, message: Json, *, whole: bool) -> Iterator[AnswerPiece]:
-        if thought := next((message[name] for name in THOUGHTS if isinstance(message.get(name), str)), ""):
-            yield AnswerPiece("thought", thought)
-        yield from _content(message.get("content"))
-        if isinstance(refusal := message.get("refusal"), str) and refusal:
-            yield AnswerPiece("refusal", refusal)
-        for number, piece in enumerate(objects(message.get("tool_calls"))):
-            if isinstance(function := piece.get("function"), dict):
-                yield self._called({**piece, "index": number} if whole else piece, function)
+    def _pieces_of(self, delta: Json) -> Iterator[AnswerPiece]:
+        if thought := next((delta[name] for name in THOUGHTS if isinstance(delta.get(name), str)), ""):
+            yield from self._after_calls(AnswerPiece("thought", thought))
+        if text := delta.get("content"):
+            yield from self._after_calls(AnswerPiece("text", text))
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            yield from self._after_calls(AnswerPiece("refusal", refusal))
+        if pieces := objects(delta.get("tool_calls")):
+            self._calls.take(pieces)
+            yield from self._grown()
 
-    def _called(self, piece: Json, function: Json) -> AnswerPiece:
-        call = self._calls.of(piece, _begun)
-        arguments = function.get("arguments")
-        if isinstance(arguments, dict):  # against the format, but some servers send it
-            arguments = dumps(arguments)
-        return AnswerPiece("call", arguments if isinstance(arguments, str) else "", call)
+    def _after_calls(self, piece: AnswerPiece) -> Iterator[AnswerPiece]:
+        yield from self._grown(last=True)
+        yield piece
 
+    def _grown(self, *, last: bool = False) -> Iterator[AnswerPiece]:
+        """Yield what the calls have grown, one call after the other, however the engine mixes them.
 
-def _begun(piece: Json) -> ToolCall:
-    name = piece.get("id") or f"call_{secrets.token_hex(8)}"
-    return ToolCall(str(name), str(piece["function"].get("name") or ""))
+        A call begins with its arguments, or if nothing follows it (``last``): its name may come in pieces.
+        """
+        for call in self._calls.all[max(len(self._told) - 1, 0) :]:
+            told = self._calls.all[len(self._told) - 1] if self._told else None
+            if call is not told:
+                if not (last or ((told is None or told.whole) and call.begun)):
+                    return
+                self._told.append(ToolCall(str(call.id or f"call_{secrets.token_hex(8)}"), call.name))
+                self._told_texts = 0
+                yield self._piece(call)
+            elif self._told_texts < len(call.texts):
+                yield self._piece(call)
 
-
-def _content(content: Any) -> Iterator[AnswerPiece]:
-    if isinstance(content, str):
-        if content:
-            yield AnswerPiece("text", content)
-        return
-    for part in objects(content):  # Mistral's reasoning models send parts
-        if isinstance(part.get("text"), str):
-            yield AnswerPiece("text", part["text"])
-        elif isinstance(part.get("thinking"), list):
-            for thought in _content(part["thinking"]):
-                yield thought._replace(kind="thought")
+    def _piece(self, call: Call) -> AnswerPiece:
+        text = "".join(call.texts[self._told_texts :])
+        self._told_texts = len(call.texts)
+        return AnswerPiece("call", text, self._told[-1])

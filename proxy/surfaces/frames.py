@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from burnish.proxy.surfaces.lenient import Json, TooMuch, object_in
-from burnish.proxy.surfaces.sse import EVENT_LIMIT_BYTES, SseParser, is_streamed
+from burnish.proxy.surfaces.sse import EVENT_LIMIT_BYTES, SseParser, is_streamed, payloads_of
 
 UNPACKED_BYTES = 1024 * 1024
 """As much may come out of one piece of a compressed answer."""
@@ -22,7 +22,6 @@ PIECE_BYTES = 256
 """Of zstd, which can't be told to stop: as little goes in at a time."""
 ARRAY_BYTES = 256 * 1024
 """Longest part of a growing array that waits for its end: each try to read it begins at its start."""
-DATA_FIELD, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
 
 
 class UnreadableAnswer(ValueError):
@@ -50,7 +49,7 @@ class EventFrames:
             whole, end, tail = (self._rest + chunk).rpartition(b"\n\n")
             if len(tail) > EVENT_LIMIT_BYTES:
                 raise TooMuch(f"an event is longer than {EVENT_LIMIT_BYTES} bytes")
-            plain = None if b"\r" in chunk else _plain(whole) if end else []
+            plain = None if b"\r" in chunk else payloads_of(whole) if end else []
             if plain is not None:
                 self._rest = tail
                 return _objects(plain)
@@ -58,19 +57,6 @@ class EventFrames:
         return (
             content for event in self._parser.feed(chunk) if (content := object_in(event.data)) is not None
         )
-
-
-def _plain(whole: bytes) -> list[bytes] | None:
-    """Return the data of each event; None if one has more than a name and one line of data."""
-    payloads = []
-    for event in whole.split(b"\n\n"):
-        _, separator, payload = (
-            event.partition(DATA_LINE) if event.startswith(EVENT) else (b"", DATA_FIELD, event[6:])
-        )
-        if not separator or b"\n" in payload or not event.startswith((DATA_FIELD, EVENT)):
-            return None
-        payloads.append(payload)
-    return payloads
 
 
 def _objects(payloads: list[bytes]) -> Iterator[Json]:

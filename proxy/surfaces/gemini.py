@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from burnish.proxy.http.errors import InvalidRequest
 from burnish.proxy.surfaces.asking import ask, json_schema
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Translatable, objects_at, unread, without_items
+from burnish.proxy.surfaces.ends import failure, reason_of
 from burnish.proxy.surfaces.gemini_contents import (
     JSON,
     GeminiWriter,
@@ -27,7 +28,7 @@ from burnish.proxy.surfaces.gemini_contents import (
     turns,
 )
 from burnish.proxy.surfaces.lenient import Json, error_in, integer, loads, objects, storable
-from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
+from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents, is_lines
 
 PATH = re.compile(
     r"(?P<prefix>.*?)/models/(?P<model>.+)"
@@ -40,17 +41,6 @@ SAME_SETTINGS = ("temperature", "topP", "topK", "seed", "presencePenalty", "freq
 RENAMED_SETTINGS = {"maxOutputTokens": "max_tokens", "stopSequences": "stop", "candidateCount": "n"}
 SETTINGS = {name: snake(name) for name in SAME_SETTINGS} | RENAMED_SETTINGS
 """Gemini's sampling setting → chat's."""
-FILTERED = (
-    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR",
-    "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
-)  # fmt: skip
-FINISH_REASONS = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "FINISH_REASON_UNSPECIFIED": None,
-    **dict.fromkeys(FILTERED, "content_filter"),
-}
-"""Gemini's finish reason → chat's; unknown ones stay, in lower case."""
 MODES = {"ANY": "required", "NONE": "none"}
 """Gemini's function calling mode → chat's ``tool_choice``; others are up to the model."""
 SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
@@ -240,7 +230,7 @@ class _Collector:
 
     def _read(self, body: bytes) -> str | None:
         """Read a body, streamed or not; return what is damaged."""
-        if not body.startswith((b"{", b"[")):
+        if not body.startswith((b"{", b"[")) or is_lines(body):
             events = JsonEvents(body)
             self._take_all(part for _, part in events)
             return events.damage
@@ -274,8 +264,8 @@ class _Collector:
         choice = self._choices.setdefault(index, {"index": index, "message": None, "finish_reason": None})
         self._content.setdefault(index, []).extend(parts_of(candidate.get("content")))
         reason = member(candidate, "finishReason")
-        if isinstance(reason, str):
-            choice["finish_reason"] = FINISH_REASONS.get(reason, reason.lower())
+        choice["finish_reason"] = reason_of(reason) or choice["finish_reason"]
+        self._error = self._error or failure(reason)
         extras = {name: member(candidate, name) for name in KEPT_MEMBERS}
         choice |= {name: extra for name, extra in extras.items() if extra}
 
@@ -292,7 +282,7 @@ class _Collector:
             response_id=self._response_id if isinstance(self._response_id, str) else None,
             usage=_usage(self._usage),
             choices=tuple(replies) if rich else (),
-            complete=self._whole or bool(finished and not self._error and not damage),
+            complete=bool(self._whole or finished) and not self._error and not damage,
             error=self._error or damage or (f"the prompt was blocked: {blocked}" if blocked else None),
             readable=damage is None,
         )

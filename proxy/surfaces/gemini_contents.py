@@ -194,6 +194,7 @@ def schema_of(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
 JSON = "application/json; charset=UTF-8"
 FINISH_REASONS = {
     "stop": "STOP",
+    "stop_sequence": "STOP",
     "tool_calls": "STOP",
     "function_call": "STOP",
     "length": "MAX_TOKENS",

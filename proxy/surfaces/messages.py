@@ -28,20 +28,11 @@ from burnish.proxy.surfaces.base import (
     with_text,
     wrong_type,
 )
+from burnish.proxy.surfaces.ends import failure, reason_of
 from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.messages_stream import MessageMerger, MessageWriter
 from burnish.proxy.surfaces.sse import JsonEvents, is_streamed
 from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
-
-FINISH_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
-"""Anthropic's stop reason → chat's finish reason."""
 
 OUR_PREFIX = "msg_rl_"
 """Prefix of the ids of our answers to commands."""
@@ -59,6 +50,7 @@ ERROR_TYPES: dict[int, str] = {
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
     HTTPStatus.GATEWAY_TIMEOUT: "timeout_error",
+    529: "overloaded_error",
 }
 """Other statuses are an ``invalid_request_error`` or an ``api_error``."""
 
@@ -219,22 +211,22 @@ def _streamed(body: bytes) -> Reply:
         readable = bool(error or merger.ended or not body)
         return Reply(error=error if readable else as_text(body), readable=readable)
     error = error or events.damage
-    return replace(
-        _reply(message, complete=merger.ended and not error, error=error), readable=events.damage is None
-    )
+    ended = merger.ended or bool(message.get("stop_reason"))
+    return replace(_reply(message, complete=ended, error=error), readable=events.damage is None)
 
 
 def _reply(message: Json, *, complete: bool, error: str | None = None) -> Reply:
     message = storable(message)
-    finish_reason, response_id = message.get("stop_reason"), message.get("id")
-    if isinstance(finish_reason, str):
-        finish_reason = FINISH_REASONS.get(finish_reason, finish_reason)
+    finish_reason, response_id = reason_of(message.get("stop_reason")), message.get("id")
+    if finish_reason == "stop" and message.get("stop_sequence"):
+        finish_reason = "stop_sequence"  # llama.cpp says end_turn all the same
+    error = error or failure(message.get("stop_reason"))
     return Reply(
         message=messages_blocks.reply(messages_blocks.blocks(message["content"])),
-        finish_reason=finish_reason if isinstance(finish_reason, str) else None,
+        finish_reason=finish_reason,
         response_id=response_id if isinstance(response_id, str) and response_id else None,
         usage=_usage(message.get("usage")),
-        complete=complete,
+        complete=complete and error is None,
         error=error,
     )
 

@@ -113,7 +113,7 @@ STOP_REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-"""Chat's finish reason → Anthropic's; any other is ``end_turn``."""
+"""Chat's finish reason → Anthropic's. ``stop`` depends on the calls; any other stays as it is."""
 WRITTEN_DELTAS = {"thought": ("thinking_delta", "thinking"), "call": ("input_json_delta", "partial_json")}
 """Kind of a piece → kind of its delta, and the member with the text; others are texts."""
 TEXT_DELTA = ("text_delta", "text")
@@ -157,7 +157,8 @@ class MessageWriter(AnswerWriter):
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
         yield from self._close()
         called = any(block["type"] == "tool_use" for block in self._blocks)
-        reason = STOP_REASONS.get(finish_reason or "", "tool_use" if called else "end_turn")
+        own = "tool_use" if called else "end_turn"
+        reason = own if finish_reason in (None, "stop") else STOP_REASONS.get(finish_reason, finish_reason)
         ending = {"stop_reason": reason, "stop_sequence": None}
         self.whole |= {**ending, "content": self._blocks, "usage": _counts(usage or {})}
         yield event("message_delta", delta=ending, usage=self.whole["usage"])

@@ -26,6 +26,7 @@ from burnish.proxy.surfaces.base import (
     wrong_type,
 )
 from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.ends import end_of, failure, reason_of
 from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, objects, storable
 from burnish.proxy.surfaces.writing import (
     AnswerPiece,
@@ -286,10 +287,10 @@ class _Collector:
             "role": "assistant"
         }
         message = storable(_message(ollama_message)) if self._has_message and reason not in LOADING else None
-        if message and message.get("tool_calls") and reason == "stop":
-            reason = "tool_calls"
-        finish_reason = reason if isinstance(reason, str) else None
-        error = self._error or damage
+        finish_reason = reason_of(reason)
+        if message and message.get("tool_calls") and finish_reason == "stop":
+            finish_reason = "tool_calls"
+        error = self._error or damage or failure(reason)
         tokens = {name: self._counted[native] for native, name in TOKENS.items() if native in self._counted}
         return Reply(
             message=message,
@@ -317,8 +318,8 @@ def _choices(tokens: list[Any], message: Json | None, finish_reason: str | None)
     return (storable({**choice, "logprobs": {"content": tokens}}),)
 
 
-CALLS = ("tool_calls", "function_call")
-"""Chat's finish reasons of tool calls, which are ``stop`` for Ollama."""
+STOPPED = ("whole", "stopped")
+"""Ends that are ``stop`` for Ollama."""
 DURATIONS = ("total_duration", "eval_duration")
 
 
@@ -344,7 +345,7 @@ class OllamaWriter(AnswerWriter):
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
         for piece in self._calls.close():
             yield self._written(piece)
-        reason = "stop" if finish_reason is None or finish_reason in CALLS else finish_reason
+        reason = "stop" if finish_reason is None or end_of(finish_reason) in STOPPED else finish_reason
         # Chat reports no durations, so all of it counts as generation.
         took_ns = time.perf_counter_ns() - self._began_ns
         ending = {

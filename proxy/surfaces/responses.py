@@ -26,6 +26,7 @@ from burnish.proxy.surfaces.base import (
     without_items,
     wrong_type,
 )
+from burnish.proxy.surfaces.ends import failure, reason_of
 from burnish.proxy.surfaces.items import COMMAND_PREFIX, ReadItems, messages_of, read_items
 from burnish.proxy.surfaces.lenient import Json, as_text, dumps, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.responses_stream import streamed
@@ -51,8 +52,6 @@ ANSWER_MEMBERS = ("id", "status", "error", "incomplete_details", "detail", "outp
 """Members of a response that hold the answer; the others repeat the request."""
 USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 """Chat's token count, which is added → Responses'."""
-FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
-"""Reason of an incomplete response → chat's finish reason; any other is ``length``."""
 
 
 class Responses(Translatable):
@@ -188,6 +187,8 @@ def _reply(response: Json, *, complete: bool, error: str | None) -> Reply:
     ]
     messages = messages_of(items).messages
     message = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
+    error = error or error_in(response) or failure(response.get("status"))
+    complete = complete and error is None
     finish_reason = _finish_reason(response, message) if complete else None
     # Results of the server's tools and log-probabilities don't fit into a message.
     parts = (part for item in items for part in objects(item.get("content")))
@@ -202,19 +203,19 @@ def _reply(response: Json, *, complete: bool, error: str | None) -> Reply:
         usage=usage if isinstance(usage, dict) else None,
         choices=({"index": 0, "finish_reason": finish_reason, "output": items},) if rich else (),
         complete=complete,
-        error=error or error_in(response),
+        error=error,
     )
 
 
 def _finish_reason(response: Json, message: Json | None) -> str | None:
-    """Return chat's finish reason; None if the response failed or continues in the background."""
+    """Return chat's finish reason; None if the response continues in the background."""
     if response.get("status", "completed") == "completed":
         return "tool_calls" if message and message.get("tool_calls") else "stop"
     if response["status"] != "incomplete":
         return None
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
-    return FINISHED.get(reason, "length") if isinstance(reason, str) else "length"
+    return reason_of(reason) or "length"
 
 
 # -- as chat asks it ---------------------------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from burnish.proxy.surfaces.ends import end_of
 from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.writing import EVENTS, AnswerPiece, AnswerWriter, count_in, event, json_or_text
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Chat's finish reason of an incomplete answer → Responses'."""
+"""Chat's finish reason of an incomplete answer → Responses'; an unknown one stays as it is."""
+COMPLETED = ("whole", "stopped")
 UNSET = (
     "error", "incomplete_details", "instructions", "max_output_tokens", "temperature", "top_p", "usage", "user",
 )  # fmt: skip
@@ -84,7 +86,8 @@ class ResponseWriter(AnswerWriter):
                 yield self._text_event("delta", delta=piece.text)
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
-        why = INCOMPLETE.get(finish_reason or "")
+        completed = finish_reason is None or end_of(finish_reason) in COMPLETED
+        why = None if completed else INCOMPLETE.get(finish_reason or "", finish_reason)
         status = "incomplete" if why else "completed"
         yield from self._close(status)
         details = {"reason": why} if why else None

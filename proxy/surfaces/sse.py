@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
-from burnish.proxy.surfaces.lenient import Damage, TooMuch, as_text, loads
+import orjson
+
+from burnish.proxy.surfaces.lenient import Damage, Json, TooMuch, as_text, loads, object_in
 
 DONE = "[DONE]"
 """Data of the last event of OpenAI's streams."""
 NOT_JSON = ("ping", "error")
 """Events whose data isn't JSON on some servers."""
 
-FIELDS = (b"data:", b"event", b"id:", b"retry", b":")
+FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """Prefixes of lines."""
+DATA_FIELD, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
 STEP_BYTES = 256 * 1024
 EVENT_LIMIT_BYTES = 8 * 1024 * 1024
 """An event of a stream that is read while it arrives; images that models send in one event are shorter."""
@@ -41,19 +45,48 @@ class JsonEvents:
         """Message about unreadable events, set after the last one. A truncated last event doesn't count."""
 
     def __iter__(self) -> Iterator[tuple[StreamEvent, Any]]:
+        if is_lines(self._body):
+            yield from self._lines()
+            return
         parser, damage, any_event = SseParser(), Damage(), False
         for start in range(0, len(self._body), STEP_BYTES):
             for event in parser.feed(self._body[start : start + STEP_BYTES]):
-                content, any_event = _data(event), True
-                is_expected = event.name in NOT_JSON or event.data.strip() in ("", DONE, "null")
-                if content is None and not is_expected:
-                    damage.unread(event.data)
-                yield event, content
+                any_event = True
+                for part, content in parts_of(event):
+                    if content is None and not _is_expected(part):
+                        damage.unread(part.data)
+                    yield part, content
         damage.garbled = parser.garbled
         for event in parser.close():
             any_event = True
-            yield event, _data(event)
+            yield from parts_of(event)
         self.damage = str(damage) or None if any_event or _begins(self._body) else as_text(self._body)
+
+    def _lines(self) -> Iterator[tuple[StreamEvent, Any]]:
+        damage = Damage()
+        for line in BytesIO(self._body):
+            event = StreamEvent("message", line.decode("utf-8", "replace"))
+            content = _data(event)
+            if content is None and line.endswith(b"\n") and not _is_expected(event):
+                damage.unread(event.data)
+            yield event, content
+        self.damage = str(damage) or None
+
+
+def parts_of(event: StreamEvent) -> list[tuple[StreamEvent, Any]]:
+    """Return an event with its data as JSON (None: not JSON); one for each line if the server left out blank lines."""
+    content = _data(event)
+    if content is None and "\n" in event.data:
+        events = [StreamEvent(event.name, line) for line in event.data.split("\n")]
+        parts = [(part, _data(part)) for part in events]
+        if any(isinstance(content, dict) for _, content in parts):
+            return parts
+    return [(event, content)]
+
+
+def _is_expected(event: StreamEvent) -> bool:
+    """Whether data needn't be JSON: some servers write a comment as data, too."""
+    return event.name in NOT_JSON or event.data.strip() in ("", DONE, "null") or event.data.startswith(":")
 
 
 def _data(event: StreamEvent) -> Any:
@@ -65,15 +98,22 @@ def _data(event: StreamEvent) -> Any:
 
 def _begins(body: bytes) -> bool:
     """Return whether a body begins like a stream, even with a comment or half a line; pages and errors don't."""
-    start = body.removeprefix(BYTE_ORDER_MARK).lstrip()[:5]
+    start = body.removeprefix(BYTE_ORDER_MARK).lstrip()[:6]
     return any(start.startswith(field) or field.startswith(start) for field in FIELDS)
 
 
 def is_streamed(body: bytes, content_type: str) -> bool:
-    """Return whether a body is a stream of events. Content types are often wrong."""
-    start = body[:16].lstrip()
-    declared = "event-stream" in content_type.lower() and not start.startswith(b"{")
-    return declared or start.startswith((b"data:", b"event:"))
+    """Return whether a body is a stream, of events or of lines. Content types are often wrong."""
+    start = body[:16].removeprefix(BYTE_ORDER_MARK).lstrip()
+    if start.startswith(b"{"):
+        return is_lines(body)
+    return "event-stream" in content_type.lower() or start.startswith(FIELDS)
+
+
+def is_lines(body: bytes) -> bool:
+    """Return whether a body is a stream of one JSON object a line."""
+    first, _, more = body[:STEP_BYTES].lstrip().partition(b"\n")
+    return first.startswith(b"{") and bool(more.strip()) and object_in(first) is not None
 
 
 def windows(body: bytes) -> Iterator[bytes]:
@@ -100,6 +140,41 @@ def plain_data(body: bytes) -> list[bytes] | None:
         len(payloads) == len(events) and not any(b"\n" in event for event in payloads) and b"\r" not in body
     )
     return payloads if plain else None
+
+
+class NotPlain(ValueError):
+    """The stream isn't in the usual form."""
+
+
+def plain_objects(body: bytes) -> Iterator[Json]:
+    """Read the objects of a stream in the usual form. Raises NotPlain.
+
+    Many are parsed as one array, because a call for each costs more than the parsing.
+    """
+    for window in windows(body):
+        payloads = payloads_of(window.rstrip(b"\n")) if b"\r" not in window else None
+        if payloads is None:
+            raise NotPlain
+        try:
+            contents = orjson.loads(b"[%b]" % b",".join(data for data in payloads if data != DONE.encode()))
+        except orjson.JSONDecodeError as error:
+            raise NotPlain from error
+        if not all(isinstance(content, dict) for content in contents):
+            raise NotPlain
+        yield from contents
+
+
+def payloads_of(whole: bytes) -> list[bytes] | None:
+    """Return the data of each event; None if one has more than a name and one line of data."""
+    payloads = []
+    for event in whole.split(b"\n\n"):
+        _, separator, payload = (
+            event.partition(DATA_LINE) if event.startswith(EVENT) else (b"", DATA_FIELD, event[6:])
+        )
+        if not separator or b"\n" in payload or not event.startswith((DATA_FIELD, EVENT)):
+            return None
+        payloads.append(payload)
+    return payloads
 
 
 class SseParser:

@@ -30,6 +30,7 @@ from tests.support.upstream import Received, Script, Upstream, completion, event
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
 CUT = "the answer was cut off or never came"
+CUT_OFF = f"{CUT}: the upstream broke off: it closed the connection"
 REFUSED = "the engine answered with an error"
 EMPTY = "the reply is empty"
 PICTURED = "there are images, audio or files in the conversation"
@@ -92,7 +93,7 @@ def refusing(message: dict[str, Any]) -> Script:
     [
         ("Tea?", None, {}, None),
         ("Tea?", refusing(CALL), {"tools": TOOLS}, None),
-        ("Tea?", stream(events("half an", done=False), cut=True), {"stream": True}, CUT),
+        ("Tea?", stream(events("half an", done=False), cut=True), {"stream": True}, CUT_OFF),
         ("Tea?", reply(b'{"error": {"message": "no"}}', status="429 No"), {}, REFUSED),
         ("Tea?", reply(completion("")), {}, EMPTY),
         ("Tea?", refusing({"content": None, "refusal": "I can't."}), {}, "the model refused to answer"),
@@ -124,7 +125,10 @@ async def test_an_upstream_that_was_down_looks_like_no_answer(burnish: Burnish):
         writer.transport.abort()
 
     made = await burnish.ask("Tea?", drop)
-    assert await burnish.say(made, rating="bad") == (False, CUT)
+    usable, reason = await burnish.say(made, rating="bad")
+    assert not usable and str(reason).startswith(
+        f"{CUT}: {burnish.upstream.url} broke off before it answered"
+    )
     history = await burnish.command("history")
     assert "failed" in history
     assert "Tea? › no answer: " in history
@@ -133,7 +137,7 @@ async def test_an_upstream_that_was_down_looks_like_no_answer(burnish: Burnish):
 
 async def test_a_command_in_the_chat_says_so(burnish: Burnish):
     await burnish.ask("Tea?")
-    vain, undo = f", but nothing will be learnt from it: {CUT}", "(/rl undo takes it back)"
+    vain, undo = f", but nothing will be learnt from it: {CUT_OFF}", "(/rl undo takes it back)"
     assert await burnish.rl("Tea?", "Tea.", "/rl good") == f"burnish: rated good – “Tea.” {undo}"
     await burnish.ask("Cut?", stream(events("half an", done=False), cut=True), stream=True)
     rated = await burnish.rl("Cut?", "half an", "/rl 4")

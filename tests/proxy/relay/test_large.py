@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from burnish.proxy.surfaces.choices import MOST_CALLS
+from burnish.proxy.surfaces.deltas import MOST_CALLS
 from burnish.system.apart import LARGE_BYTES
 from tests.support.chat_wire import called
 from tests.support.dialects import DIALECTS, Answer, user

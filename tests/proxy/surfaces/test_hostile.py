@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from burnish.proxy.surfaces import SURFACES
-from burnish.proxy.surfaces.choices import MOST_CALLS, MOST_CHOICES
+from burnish.proxy.surfaces.choices import MOST_CHOICES
+from burnish.proxy.surfaces.deltas import MOST_CALLS
 from burnish.proxy.surfaces.lenient import MOST_MEMBERS, TooMuch, Undecodable, decode
 from burnish.proxy.surfaces.sse import SseParser
 

@@ -142,7 +142,8 @@ def test_a_stream_and_a_whole_answer_give_the_same():
 
 
 ENDINGS = {
-    "stop": ("end_turn", "stop_sequence"),
+    "stop": ("end_turn",),
+    "stop_sequence": ("stop_sequence",),
     "length": ("max_tokens", "model_context_window_exceeded"),
     **{"tool_calls": ("tool_use",), "content_filter": ("refusal",), "pause_turn": ("pause_turn",)},
 }

@@ -186,7 +186,7 @@ def test_a_whole_answer_and_its_stream_say_the_same():
         ("incomplete", {"incomplete_details": {"reason": "max_output_tokens"}}, ("length", True, None)),
         ("incomplete", {"incomplete_details": {"reason": "content_filter"}}, ("content_filter", True, None)),
         ("incomplete", {"incomplete_details": None}, ("length", True, None)),
-        ("failed", {"error": {"code": "server_error", "message": "no memory"}}, (None, True, "no memory")),
+        ("failed", {"error": {"code": "server_error", "message": "no memory"}}, (None, False, "no memory")),
     ],
 )
 def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], ending: tuple[Any, ...]):
