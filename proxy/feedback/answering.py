@@ -11,6 +11,7 @@ from burnish.proxy.access.access import may
 from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
+from burnish.proxy.log.attribution import HELD
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
@@ -112,7 +113,10 @@ async def _target(log: Log, request: CommandRequest) -> Completion:
         return await log.resolve(response_id=request.previous)
     if request.messages is None:
         return await log.resolve(last_of=request.caller, session=request.session)
-    return await log.resolve_history(without_command(request.messages), request.caller, request.session)
+    history = without_command(request.messages)
+    if request.held and not any(message.get("role") == "assistant" for message in history):
+        raise NotFound(HELD)
+    return await log.resolve_history(history, request.caller, request.session)
 
 
 async def _add(

@@ -8,20 +8,25 @@ the reply's own identity, with the words before it as a witness.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
 
 from burnish.proxy.http.errors import Conflict, NotFound
-from burnish.proxy.log.capture import Continuation, Parsed, parameters
+from burnish.proxy.log.capture import Continuation, Parsed, parameters, with_held
 from burnish.proxy.log.store import IS_BEST, Reader, as_json, row_of, select
 from burnish.proxy.log.tree import Digest, PathStep, last_user_message, loaded, path, step
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion, RequestFacts
 from burnish.proxy.surfaces.base import inherited
-from burnish.proxy.surfaces.items import references, resolved, response_named
+from burnish.proxy.surfaces.items import Answers, references, resolved, response_named
+
+HELD = (
+    "the server holds this conversation, so its last answer is unknown here: rate it by its completion_id, or with "
+    "`burnish good`"
+)
 
 DISTINCTIVE_BYTES = 40
 """A stored reply at least this long identifies its conversation; "OK." occurs in many."""
@@ -44,6 +49,10 @@ BY_KEY, BY_IDENTITY, BY_RESPONSE, BY_CONTEXT = (
     CANDIDATES % column
     for column in ("reply_key", "reply_identity", "response_id", "reply IS NOT NULL AND node")
 )
+
+BY_ITEM = """SELECT response_item.id, completion.id FROM response_item
+    JOIN completion ON completion.id = response_item.completion
+    WHERE response_item.id IN (SELECT value FROM json_each(?)) AND caller = ?"""
 
 
 class Match(NamedTuple):
@@ -91,6 +100,8 @@ def answer_before(
     index = next((i for i in reversed(range(len(context))) if context[i].role == "assistant"), None)
     if index is None:
         raise NotFound("there is no answer in this conversation yet")
+    if any(references(messages[index])):
+        raise NotFound(HELD)
     matches = _by_key(connection, context[index])
     if matches:
         return preferred(matches, session, caller)[0].id
@@ -259,8 +270,8 @@ def _first_attempt(connection: sqlite3.Connection, parsed: Parsed) -> Continuati
 def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
     """Return a completion with its whole context, and the conversation that it continues.
 
-    It stays as it was sent if the log knows no such response to the same caller: some servers use small numbers as
-    IDs, and messages of other callers must not get into it.
+    What the log doesn't have is marked (``items.held``), also if another caller got the response: some servers use
+    small numbers as IDs, and messages of other callers must not get into it.
     """
     request = parsed.completion.asked
     originals = [loaded(message.body) for message in parsed.context]
@@ -268,10 +279,13 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
     predecessor = (
         _answer(connection, parsed.previous, request.caller, request.session) if parsed.previous else None
     )
+    settings: dict[str, Any] = orjson.loads(parsed.settings) if parsed.settings else {}
+    failed = predecessor and predecessor.reply is None and predecessor.ended.error
+    if parsed.previous and not (predecessor and (failed or _is_whole(predecessor))):
+        messages = with_held(messages, settings, parsed.previous)
     if predecessor:
-        settings: dict[str, Any] = orjson.loads(parsed.settings) if parsed.settings else {}
-        instructions = 1 if _instructed(settings) else 0
-        messages = [*messages[:instructions], *_history(predecessor), *messages[instructions:]]
+        first = 1 if _instructed(settings) else 0
+        messages = [*messages[:first], *_history(predecessor), *messages[first:]]
         place = Continuation(predecessor.conversation_id, predecessor.id if predecessor.reply else None)
         parsed = parsed._replace(continuation=place)
         if "thread" in settings:
@@ -288,14 +302,32 @@ def with_answers(
     connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str
 ) -> list[dict[str, Any]]:
     """Return messages with the answers to a caller in the place of the names of their items."""
-    names = {response_named(name) for message in messages for name in references(message)} - {None}
-    where = "WHERE caller = ? AND response_id IN (SELECT value FROM json_each(?))"
-    rows = select(connection, where, (caller, as_json(names))) if names else []
-    completions = (Reader(connection).completion(row, full=False) for row in rows)
-    return resolved(
-        messages,
-        {completion.ended.response_id: completion.reply for completion in completions if completion.reply},
-    )
+    names = {name for message in messages for name in references(message)}
+    return resolved(messages, _answers_with(connection, names, caller)) if names else [*messages]
+
+
+def _answers_with(connection: sqlite3.Connection, names: Set[str], caller: str) -> Answers:
+    """Return the answers to a caller that have items of these names; none for a name of several."""
+    ours = {name: response for name in names if (response := response_named(name))}
+    holders: dict[str, list[str]] = {}
+    for name, holder in connection.execute(BY_ITEM, (as_json(names - ours.keys()), caller)):
+        holders.setdefault(name, []).append(holder)
+    single = {name: several[0] for name, several in holders.items() if len(several) == 1}
+    where = """WHERE caller = ? AND (response_id IN (SELECT value FROM json_each(?))
+        OR id IN (SELECT value FROM json_each(?)))"""
+    rows = select(connection, where, (caller, as_json(ours.values()), as_json(single.values())))
+    reader = Reader(connection)
+    reader.load(rows)
+    completions = [reader.completion(row, full=False) for row in rows]
+    by_id = {completion.id: completion for completion in completions if _is_whole(completion)}
+    by_id |= {completion.ended.response_id or "": completion for completion in completions}
+    answers = {name: by_id.get(place) for name, place in (ours | single).items()}
+    return {name: (answer.id, answer.reply) for name, answer in answers.items() if answer and answer.reply}
+
+
+def _is_whole(answer: Completion) -> bool:
+    """True if the log has the answer as the upstream has it."""
+    return answer.reply is not None and answer.ended.outcome == "complete"
 
 
 def _inheriting(parsed: Parsed, settings: dict[str, Any], predecessor: Completion) -> Parsed:
@@ -309,18 +341,14 @@ def held_up_to(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
     """Return the messages up to a response to a caller, and the response; and its request's parameters.
 
-    None if the log has no such response. ``name`` is the ID of the response or of one of its items.
+    None if the log has no such response. ``name`` is the ID of the response.
     """
     predecessor = _answer(connection, name, caller, session)
     return (_history(predecessor), predecessor.params) if predecessor else None
 
 
 def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str | None) -> Completion | None:
-    own = [
-        candidate
-        for candidate in by_response(connection, response_named(name) or name)
-        if candidate.caller == caller
-    ]
+    own = [candidate for candidate in by_response(connection, name) if candidate.caller == caller]
     rows = [row_of(connection, candidate.id) for candidate in preferred(own, session, caller)[:1]]
     return Reader(connection).completion(rows[0], full=True) if rows else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ from burnish.proxy.log.tree import PathStep, path, step
 from burnish.proxy.records import Completion, CompletionEnd, RequestFacts, Wire
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
-from burnish.proxy.surfaces.items import TYPE
+from burnish.proxy.surfaces.items import held, references
 from burnish.proxy.surfaces.lenient import TooLong, Undecodable, decode, loads_storable
 from burnish.system.apart import LARGE_BYTES, NotStarted, OutOfTime, WorkerProcess
 
@@ -23,8 +23,6 @@ from turn to turn, so that they are stored once."""
 PER_REQUEST = ("metadata", "client_metadata")
 """What clients note of each request, however long, is no definition: Codex's differs each time."""
 
-NAMING = TYPE.encode()
-"""In every request that names items instead of sending them."""
 MEANWHILE_S = 0.02
 """Between two looks at what else is to be done."""
 
@@ -54,7 +52,9 @@ class Parsed(NamedTuple):
     previous: str | None = None
     """Id of the response that it continues; ``context`` lacks what the upstream holds until that is looked up."""
     has_references: bool = False
-    """Whether ``context`` may name answers instead of containing them."""
+    """Whether ``context`` names answers instead of containing them."""
+    items: tuple[str, ...] = ()
+    """Ids of the items of the answer."""
     continuation: Continuation | None = None
     """Where it belongs, if that is known already."""
 
@@ -108,7 +108,12 @@ def parsed(completion: Completion) -> Parsed:
     client_request, wire = completion.asked, completion.wire
     surface = SURFACES[client_request.surface]
     request = surface.read(loads_storable(wire.request_body))
-    context = tuple(path(request.messages))
+    messages = (
+        request.messages
+        if request.held is None
+        else with_held(request.messages, request.params, request.held)
+    )
+    context = tuple(path(messages))
     try:
         answer = surface.reassemble(wire.chunks, wire.content_type, wire.content_encoding)
     except OutOfTime as error:
@@ -125,8 +130,15 @@ def parsed(completion: Completion) -> Parsed:
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
         previous=request.previous,
-        has_references=client_request.surface == "responses" and NAMING in wire.request_body,
+        has_references=any(True for message in messages for _ in references(message)),
+        items=answer.items,
     )
+
+
+def with_held(messages: Sequence[dict[str, Any]], params: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return messages with a mark before them, behind the instructions: the upstream puts something there."""
+    first = 1 if params.get("instructions") is True else 0
+    return [*messages[:first], held(name), *messages[first:]]
 
 
 def unparsed(completion: Completion, fault: Exception) -> Parsed:

@@ -53,6 +53,7 @@ class Intake:
         raw = "completion, request, content_encoding, response"
         self._raw = _Rows(connection, "raw", raw, large=("request", "response"))
         self._tokens = _Rows(connection, "token_capture", tokens.COLUMNS, large=tokens.LARGE)
+        self._items = _Rows(connection, "response_item", "id, completion", unless="(id, completion)")
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
         self._answers: Recent[tuple[Continuation, RequestFacts]] = Recent(CACHE_SIZE)
         """By a reply that was stored lately: what a request that sends it continues."""
@@ -61,7 +62,7 @@ class Intake:
         """Clear the caches: their rows may not be in the database any more."""
         for table in (self._contents, self._nodes):
             table.forget()
-        for rows in (self._completions, self._raw, self._tokens, self._passthrough):
+        for rows in (self._completions, self._raw, self._tokens, self._items, self._passthrough):
             rows.waiting.clear()
         self._answers.clear()
 
@@ -145,6 +146,7 @@ class Intake:
         if reply and completion.asked.best_of in (None, completion.id):
             next_place = Continuation(place.conversation_id, completion.id)
             self._answers.put(reply.key, (next_place, completion.asked))
+        self._items.waiting += [(name, completion.id) for name in dict.fromkeys(parsed.items)]
         wire = completion.wire
         if wire.tokens:
             self._tokens.waiting.append(tokens.row(completion.id, wire.tokens))
@@ -188,7 +190,15 @@ class Intake:
         return Continuation(new_conversation_id(parsed.completion.id), None)
 
     def _flush(self) -> None:
-        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._tokens):
+        tables = (
+            self._contents.rows,
+            self._nodes.rows,
+            self._completions,
+            self._raw,
+            self._tokens,
+            self._items,
+        )
+        for rows in tables:
             if rows.waiting:
                 rows.write()
 

@@ -167,6 +167,7 @@ class Log:
     resolve_history = _reads(queries.resolve_history, "lookups")
     rated_in_chat = _reads(queries.rated_in_chat, "lookups")
     held_up_to = _writes(attribution.held_up_to)
+    with_answers = _writes(attribution.with_answers)
     """On the writer thread, because a request waits, and reads may take long."""
 
     add_feedback = _writes(feedback_table.add, early=True)

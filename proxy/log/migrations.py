@@ -150,6 +150,14 @@ MIGRATIONS = (
         ALTER TABLE duel ADD COLUMN sampled BLOB;
         CREATE INDEX duel_quotes ON duel (quotes) WHERE quotes IS NOT NULL""",
     ),
+    Migration(
+        26,
+        "ids of the items of responses",
+        """CREATE TABLE response_item (
+            id TEXT NOT NULL, completion TEXT NOT NULL, PRIMARY KEY (id, completion)
+        ) WITHOUT ROWID;
+        CREATE INDEX response_item_completion ON response_item (completion)""",
+    ),
 )
 """Those before 23 were in no release; only logs of checkouts of that time have them."""
 

@@ -167,7 +167,7 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
     compared = f"SELECT feedback.id FROM json_each(?) JOIN feedback ON {PREFERRED_OVER.format('value')}"  # noqa: S608
     connection.execute(f"UPDATE feedback SET preferred_over = NULL WHERE id IN ({compared})", (ids,))  # noqa: S608
     duels.answers_erased(connection, ids)
-    for table in ("raw", "token_capture"):
+    for table in ("raw", "token_capture", "response_item"):
         connection.execute(f"DELETE FROM {table} WHERE completion {among}", (ids,))  # noqa: S608
     connection.execute(f"DELETE FROM completion WHERE id {among}", (ids,))  # noqa: S608
     if attempts:

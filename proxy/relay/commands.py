@@ -58,6 +58,9 @@ class Log(Protocol):
     async def held_up_to(self, name: str, caller: str, session: str | None) -> Held | None:
         """Return what came before, up to a response; None if the caller has no such response."""
 
+    async def with_answers(self, messages: list[Json], caller: str) -> list[Json]:
+        """Return messages with answers to the caller in the place of the names of their items."""
+
 
 class ChatCommands(Step):
     asked_for: ClassVar[bool] = True
@@ -84,7 +87,9 @@ class ChatCommands(Step):
         caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
         identity = identity_of(exchange.scope)
         text = await self._answer(
-            CommandRequest(command, request.messages, caller, session, identity, request.previous)
+            CommandRequest(
+                command, request.messages, caller, session, identity, request.previous, request.held
+            )
         )
         exchange.answer = surface.answer(text, request, completion_id(), request.model or "burnish")
 

@@ -71,7 +71,7 @@ class Relay:
         self._upstream = upstream
         self._name = upstream.name
         self._outbound = outbound
-        self._translator = Translator(outbound, guard, log.held_up_to, apart)
+        self._translator = Translator(outbound, guard, log, apart)
         self._apart = apart
         self._passthrough = PassthroughRelay(outbound, self._translator, upstream, log, config, apart)
         self._log = log

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +26,7 @@ from burnish.proxy.http.headers import CREDENTIALS, by_name, encoding_of, value_
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.ids import unguessable_id
 from burnish.proxy.relay.answers import JSON_TYPE, ChangedAnswer, WholeAnswer, read_apart
-from burnish.proxy.relay.commands import Held
+from burnish.proxy.relay.commands import Held, Log
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import reading
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming, with_headers
@@ -35,7 +35,7 @@ from burnish.proxy.relay.steps import Outgoing
 from burnish.proxy.surfaces import ChatRequest, Surface, Translatable, surface_at
 from burnish.proxy.surfaces.base import inherited, nothing_asked
 from burnish.proxy.surfaces.chat_reader import ChatReader
-from burnish.proxy.surfaces.items import references, resolved, response_named
+from burnish.proxy.surfaces.items import references
 from burnish.proxy.surfaces.lenient import Json, Undecodable, as_text, decode, error_in, loads, objects
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
 from burnish.proxy.surfaces.writing import AnswerWriter
@@ -65,15 +65,11 @@ ERROR_BYTES = 1024 * 1024
 OPENAI = (".openai.com", ".openai.azure.com")
 
 
-HeldUpTo = Callable[[str, str, str | None], Awaitable[Held | None]]
-"""Finds what came before by the ID of the response or of one of its items, caller and session."""
-
-
 @dataclass(frozen=True, slots=True)
 class Translator:
     _outbound: Outbound
     _guard: Guard
-    _held_up_to: HeldUpTo
+    _log: Log
     _apart: WorkerProcess
     _lacking: dict[tuple[str, str], float] = field(default_factory=dict)
     """Upstream (URL) and path (before a model in it) → until when the upstream is believed to lack it."""
@@ -206,9 +202,11 @@ class Translator:
 
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
         """Return a request with the messages that it refers to. Raises InvalidRequest."""
-        names = dict.fromkeys(name for message in request.messages for name in references(message))
-        replies = {response_named(name): (await self._before(name, flight, "input"))[0][-1] for name in names}
-        request = replace(request, messages=resolved(request.messages, replies))
+        if any(True for message in request.messages for _ in references(message)):
+            messages = await self._log.with_answers(request.messages, flight.asked.caller)
+            if missing := next((name for message in messages for name in references(message)), None):
+                raise _not_found(missing, "input")
+            request = replace(request, messages=messages)
         if request.previous is None:
             return request
         param = "thread" if "thread" in request.params else "previous_response_id"
@@ -216,12 +214,16 @@ class Translator:
 
     async def _before(self, name: str, flight: Flight, param: str) -> Held:
         """Return what came before, up to a response that a member of a request names. Raises InvalidRequest."""
-        found = await self._held_up_to(name, flight.asked.caller, flight.asked.session)
+        found = await self._log.held_up_to(name, flight.asked.caller, flight.asked.session)
         if found is None:
-            what, code = NOT_FOUND[param]
-            why = "the upstream stores none, and burnish has no such completion of this caller"
-            raise InvalidRequest(f"{what} with id {name!r} not found: {why}.", param=param, code=code)
+            raise _not_found(name, param)
         return found
+
+
+def _not_found(name: str, param: str) -> InvalidRequest:
+    what, code = NOT_FOUND[param]
+    why = "the upstream stores none, and burnish has no such completion of this caller"
+    return InvalidRequest(f"{what} with id {name!r} not found: {why}.", param=param, code=code)
 
 
 def _which(target: Target, path: str) -> tuple[str, str]:

@@ -33,6 +33,8 @@ class CommandRequest(NamedTuple):
     identity: Identity
     previous: str | None = None
     """The response that the request continues, if the upstream keeps the history."""
+    held: str | None = None
+    """As of ``ChatRequest``."""
 
 
 CommandAnswer = Callable[[CommandRequest], Awaitable[str]]

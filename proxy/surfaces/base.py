@@ -33,6 +33,8 @@ class ChatRequest:
     after_command: bool = False
     """Whether it continues our answer to a ``/rl`` command, which the upstream doesn't know. Then ``previous`` is the
     response before, and ``without`` puts it into the body."""
+    held: str | None = None
+    """Id of what the upstream adds to ``messages``: a conversation, a stored prompt or a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Reply:
     """Whether the answer declares that it is complete."""
     error: str | None = None
     """The upstream's error message, or the reason why its bytes can't be read."""
+    items: tuple[str, ...] = ()
+    """Ids of the items of a response, by which a client may name them later."""
     readable: bool = True
     """False if the bytes aren't in this format; the log then keeps them as they came."""
     own_end: bool = False

@@ -85,7 +85,9 @@ class Gemini(Translatable):
         if system := parts_of(member(body, "systemInstruction")):
             messages.insert(0, {"role": "system", "content": content_of(system)})
             origins.insert(0, -1)
-        return ChatRequest(messages, self.model, self.stream, _params(body), tuple(origins))
+        cached = member(body, "cachedContent")
+        held = cached if isinstance(cached, str) else None
+        return ChatRequest(messages, self.model, self.stream, _params(body), tuple(origins), held=held)
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return {**body, "contents": without_items(_contents(body), request, cut)}

@@ -3,8 +3,8 @@
 One response has several items (reasoning, messages, tool calls), but is one chat message. So consecutive items of the
 assistant become one message, from the model and from a client alike, and the log recognises a reply that comes back.
 
-By default the AI SDK sends the ids of earlier items instead of the items. Our ids hold the id of their completion, so
-the log can find the answer without further state.
+By default the AI SDK sends the ids of earlier items instead of the items. Our ids hold the id of their completion; the
+log keeps those of upstreams.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.ids import ALPHABET, LENGTH
+from burnish.proxy.messages import text_of
 from burnish.proxy.surfaces.base import check_role, wrong_type
 from burnish.proxy.surfaces.lenient import Json, objects
 
@@ -134,7 +135,7 @@ def _of_assistant(items: Sequence[Item]) -> Message:
         elif refers_to_command(item):
             parts.append({"type": "text", "text": COMMAND_ANSWER})
         else:
-            other_items.append(item)
+            other_items.append({"type": TYPE, **item} if _is_reference(item) else item)
     refusals = [part["refusal"] for part in parts if isinstance(part.get("refusal"), str)]
     members = {
         "reasoning_content": "\n\n".join(thoughts),
@@ -211,21 +212,56 @@ def response_named(name: str) -> str | None:
 
 def refers_to_command(item: Mapping[str, Any]) -> bool:
     match = NAME.fullmatch(str(item.get("id")))
-    return item.get("type") == TYPE and match is not None and match["ours"] is not None
+    return _is_reference(item) and match is not None and match["ours"] is not None
+
+
+def _is_reference(item: Mapping[str, Any]) -> bool:
+    return item.get("type", TYPE) == TYPE and isinstance(item.get("id"), str)
 
 
 def references(message: Message) -> Iterator[str]:
-    return (str(item.get("id")) for item in objects(message.get("items")) if item.get("type") == TYPE)
+    return (item["id"] for item in objects(message.get("items")) if _is_reference(item))
 
 
-def resolved(messages: Sequence[Message], replies: Mapping[str | None, Message]) -> list[Message]:
-    """Replace references by the answers that they refer to. ``replies``: response id → reply.
+def held(name: str) -> Message:
+    """Return what stands for messages that only the upstream has."""
+    return {"role": "assistant", "content": "", "items": [{"type": TYPE, "id": name}]}
 
-    A message that also refers to an unknown item stays unchanged.
+
+Answers = Mapping[str, tuple[str, Message]]
+"""Id of an item → the completion that has it, and its reply."""
+
+
+def resolved(messages: Sequence[Message], answers: Answers) -> list[Message]:
+    """Replace references by the answers that they refer to.
+
+    A message that also refers to an unknown item, or says something else, stays unchanged.
     """
     history: list[Message] = []
     for message in messages:
-        names = dict.fromkeys(map(response_named, references(message)))
-        answers = [replies[name] for name in names if name in replies]
-        history += answers if names and len(answers) == len(names) else [message]
+        names = [*references(message)]
+        replies = dict(answers[name] for name in names if name in answers)
+        whole = all(name in answers for name in names) and _is_part_of(message, [*replies.values()])
+        history += replies.values() if names and whole else [message]
     return history
+
+
+def _is_part_of(message: Message, replies: Sequence[Message]) -> bool:
+    """True if replies hold what a message says itself."""
+    calls = [call.get("id") for reply in replies for call in objects(reply.get("tool_calls"))]
+    return (
+        text_of(message).strip() in "\n".join(map(text_of, replies))
+        and all(call.get("id") in calls for call in objects(message.get("tool_calls")))
+        and all(_is_reference(item) for item in objects(message.get("items")))
+    )
+
+
+STREAMED_NAME = re.compile(
+    rb'"item_id"\s*:\s*"([^"\\]+)"|"item"\s*:\s*\{(?:[^{}\[\]]*,)?\s*"id"\s*:\s*"([^"\\]+)"'
+)
+
+
+def streamed_names(body: bytes) -> list[str]:
+    """Return the ids of the items in the events of a stream."""
+    names = dict.fromkeys(first or second for first, second in STREAMED_NAME.findall(body))
+    return [name.decode("utf-8", "replace") for name in names]

@@ -27,7 +27,7 @@ from burnish.proxy.surfaces.base import (
     wrong_type,
 )
 from burnish.proxy.surfaces.ends import failure, reason_of
-from burnish.proxy.surfaces.items import COMMAND_PREFIX, ReadItems, messages_of, read_items
+from burnish.proxy.surfaces.items import COMMAND_PREFIX, ReadItems, messages_of, read_items, streamed_names
 from burnish.proxy.surfaces.lenient import Json, as_text, dumps, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.responses_stream import streamed
 from burnish.proxy.surfaces.responses_writer import ResponseWriter, Tool, begun
@@ -80,6 +80,7 @@ class Responses(Translatable):
             tuple(origins),
             before_ours(OUR_PREFIX, previous) if previous and after_command else previous,
             after_command,
+            held=_held(body.get("conversation")) or _held(body.get("prompt")),
         )
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
@@ -148,6 +149,12 @@ def _input(body: Json) -> ReadItems:
     return read_items(items)
 
 
+def _held(kept: Any) -> str | None:
+    """Return the id of what the upstream keeps."""
+    name = kept.get("id") if isinstance(kept, dict) else kept
+    return name if isinstance(name, str) and name else None
+
+
 def _tools(body: Json) -> Json:
     """Return functions in chat's form, and tools that chat lacks as ``other_tools``."""
     params: Json = {}
@@ -168,7 +175,9 @@ def _tools(body: Json) -> Json:
 def _streamed(body: bytes) -> Reply:
     answer = streamed(body)
     reply = _reply(answer.response, complete=answer.complete, error=answer.error)
-    return replace(reply, readable=answer.damage is None)
+    names = tuple(dict.fromkeys((*reply.items, *streamed_names(body))))
+    # Some servers give an item other ids in its events than at the end.
+    return replace(reply, readable=answer.damage is None, items=names)
 
 
 def _whole(body: bytes) -> Reply:
@@ -204,6 +213,7 @@ def _reply(response: Json, *, complete: bool, error: str | None) -> Reply:
         choices=({"index": 0, "finish_reason": finish_reason, "output": items},) if rich else (),
         complete=complete,
         error=error,
+        items=tuple(item["id"] for item in items if isinstance(item.get("id"), str)),
     )
 
 

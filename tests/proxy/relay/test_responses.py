@@ -114,4 +114,4 @@ async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path:
         rated = await here.ask("/rl good", "resp_x")
         assert "no completion with response id 'resp_x'" in rated.output_text
         (record,) = await logged(here.http)
-        assert contents(record["messages"]) == ["Hi"]
+        assert contents(record["messages"]) == ["", "Hi"]
