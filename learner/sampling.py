@@ -22,6 +22,7 @@ from burnish.proxy.records import Completion
 from burnish.proxy.surfaces.ends import failure_of, finished, reason_of
 from burnish.training.job import PolicyReply
 from burnish.training.phases import Phases
+from burnish.training.thoughts import FIELDS as THOUGHTS
 
 logger = logging.getLogger(__name__)
 
@@ -296,5 +297,6 @@ def _read(content: bytes) -> dict[str, Any]:
     text = message.get("content") if calls else message["content"]
     if failed := failure_of(choice):
         raise ValueError(failed)
+    thoughts = next((message[name] for name in THOUGHTS if isinstance(message.get(name), str)), None)
     whole = finished(reason_of(choice["finish_reason"]))
-    return {"reply": text or "", "tool_calls": calls, "finished": whole}
+    return {"reply": text or "", "tool_calls": calls, "thoughts": thoughts, "finished": whole}

@@ -45,7 +45,11 @@ def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
     """Return a sample as tokens. Raises Unrenderable when that can't be done, or there is nothing to learn from it."""
     if why := unteachable(sample.messages, sample.reply):
         raise Unrenderable(why)
-    return renderer.conversation(sample.messages, sample.tools, sample.reply, sample.finished, max_tokens)
+    reply = sample.reply
+    if sample.behaviour_version is None:
+        # This model thought nothing before what a person, another model or another prompt came up with.
+        reply = {"reasoning_content": "", **reply}
+    return renderer.conversation(sample.messages, sample.tools, reply, sample.finished, max_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,8 @@ class _Scores:
             why = "the tool call was cut off, or the engine could not parse it, so its text is unknown"
             raise Unrenderable(why)
         reply: dict[str, Any] = {"role": "assistant", "content": rollout.reply}
+        if rollout.thoughts is not None:
+            reply["reasoning_content"] = rollout.thoughts
         if rollout.tool_calls:
             reply["tool_calls"] = list(rollout.tool_calls)
         limit = self._run.spec.hyperparameters.max_tokens

@@ -36,6 +36,7 @@ _YARN_DEFAULTS = {
     "yarn_ext_factor": 1.0,
 }
 _DEFAULT_THETA = 10_000.0
+_ENDS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class GgufFile:
     """By what each frequency of the rope is divided, a vector; None when the file has none."""
     weights: int
     """Tensors that are weights."""
+    ends: list[int]
+    """The tokens at which llama.cpp stops, as far as the file lists them."""
 
     def number(self, key: str, otherwise: float | None = None) -> Any:
         """Return a number. Raises JobError when it is missing (without ``otherwise``), or one for each layer."""
@@ -117,6 +120,7 @@ def read_gguf(path: Path) -> GgufFile:
             {key.removeprefix(prefix): field(reader, key) for key in reader.fields if key.startswith(prefix)},
             factors[0] if factors else None,
             len(reader.tensors) - len(factors),
+            sorted({token for key in _ENDS if isinstance(token := field(reader, key), int)}),
         )
     except (OSError, ValueError) as error:
         raise JobError(f"cannot read {path} as GGUF: {error}") from error

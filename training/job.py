@@ -178,6 +178,8 @@ class PolicyReply(FrozenRecord):
     """Its text; next to tool calls there often is none."""
     tool_calls: tuple[dict[str, Any], ...] = ()
     """As the engine gave them, in OpenAI chat form."""
+    thoughts: str | None = None
+    """What the engine showed of them; None: nothing."""
     finished: bool
     """False when a token limit cut it."""
     error: str | None = None

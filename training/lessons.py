@@ -317,6 +317,5 @@ def _rendered(renderer: Renderer, max_tokens: int) -> Iterator[Rendered]:
     for question, answer in ANSWERS:
         messages = [{"role": "user", "content": question}]
         with suppress(Unrenderable):
-            yield renderer.conversation(
-                messages, (), {"role": "assistant", "content": answer}, True, max_tokens
-            )
+            reply = {"content": answer, "reasoning_content": ""}
+            yield renderer.conversation(messages, (), reply, True, max_tokens)

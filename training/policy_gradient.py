@@ -183,7 +183,7 @@ def _prompts(run: Run, samples: Sequence[Sample], seed: int) -> list[tuple[Sampl
         try:
             if why:
                 raise Unrenderable(why)
-            ids = run.backend.renderer.prompt(sample.messages)
+            ids = run.backend.renderer.opening(sample.messages)
         except Unrenderable as error:
             run.leave_out(f"the prompt of completion {sample.completion_id}", error, None)
             continue

@@ -11,16 +11,21 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from burnish.gate.replies import text_of
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.teachable import EMPTY
+from burnish.training.thoughts import UNWRITTEN, Thoughts, Unthinkable
 
 # Private-use characters around the index of a written special token, while the template is applied.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 _PARKED = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
+# Stands for the text of an answer, while the template is applied: templates trim texts, and drop some.
+_ANSWER = "\ue0f2"
+_QUESTION = [{"role": "user", "content": "?"}]
 
 
 class Unrenderable(ValueError):
@@ -37,14 +42,24 @@ class Rendered:
     """One conversation as the model sees it."""
 
     prompt: tuple[int, ...]
-    """Never empty: the first reply token needs something to follow."""
+    """Never empty: the first reply token needs something to follow. The model's thoughts are part of it: not taught."""
     reply: tuple[int, ...]
-    """What the model generated, the end-of-turn token included iff it finished."""
+    """What the model generated behind its thoughts, the end-of-turn token included iff it finished."""
 
     @property
     def ids(self) -> tuple[int, ...]:
         """All token ids, (T,)."""
         return self.prompt + self.reply
+
+
+def _listed_ends(directory: Path, eos: int | None) -> frozenset[int]:
+    """Return the tokens at which an engine that serves this directory stops."""
+    ends = [eos]
+    for name in ("generation_config.json", "config.json"):
+        with suppress(OSError, ValueError):
+            listed = json.loads((directory / name).read_text(encoding="utf-8")).get("eos_token_id")
+            ends += listed if isinstance(listed, list) else [listed]
+    return frozenset(end for end in ends if isinstance(end, int))
 
 
 def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +77,16 @@ def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     with suppress(TypeError, ValueError):
         function["arguments"] = json.loads(function.get("arguments") or "{}")
     return {**call, "function": function}
+
+
+class Turn(NamedTuple):
+    """A reply as the template writes it behind a prompt."""
+
+    context: str
+    """The thoughts, and what else stands before the answer."""
+    answer: list[int]
+    end: int | None
+    """The token by which the model ended it; None: not known."""
 
 
 class Renderer:
@@ -86,16 +111,21 @@ class Renderer:
         special = [token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special]
         self._special = sorted(special, key=len, reverse=True)
         self._written_special = re.compile("|".join(map(re.escape, self._special)) or r"(?!)")
+        self._thoughts = Thoughts(str(self._tokenizer.chat_template))
+        self._listed_ends = _listed_ends(directory, self._tokenizer.eos_token_id)
 
     @property
     def pad_id(self) -> int:
         """Fills up batches; never attended to."""
         return int(self._tokenizer.pad_token_id or self._tokenizer.eos_token_id)
 
-    @property
-    def end_id(self) -> int:
-        """The token by which the model ends its turn."""
-        return int(self._tokenizer.eos_token_id)
+    @cached_property
+    def end_ids(self) -> frozenset[int]:
+        """The tokens at which the engine stops, and the one that the template writes behind an answer."""
+        with suppress(Unrenderable):
+            end = self._turn(_QUESTION, (), {"content": "", "reasoning_content": ""}).end
+            return self._listed_ends | ({end} if end is not None else set())
+        return self._listed_ends
 
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, special tokens left out."""
@@ -112,12 +142,14 @@ class Renderer:
     ) -> Rendered:
         """Render a context and the reply to it; a context that is too long loses its oldest tokens.
 
-        Raises Unrenderable when the template refuses it, or the reply is empty or longer than ``max_tokens``.
+        A reply with an empty ``reasoning_content`` was written without thoughts; one without it may hide them.
+        Raises Unrenderable when the template refuses it, its thoughts can't be rendered, or the reply is empty or
+        longer than ``max_tokens``.
         """
         prompt = self.prompt(messages, tools)
-        reply_ids = self._reply(messages, tools, reply)
-        if finished:
-            reply_ids.append(self.end_id)
+        turn = self._turn(messages, tools, reply)
+        prompt += self._ids(turn.context)
+        reply_ids = turn.answer + ([turn.end] if finished and turn.end is not None else [])
         room = max_tokens - len(reply_ids)
         if not reply_ids:
             raise Unrenderable(EMPTY)
@@ -126,6 +158,11 @@ class Renderer:
                 "the reply is too long", f"it has {len(reply_ids)} tokens, max_tokens is {max_tokens}"
             )
         return Rendered(tuple(prompt[-room:]), tuple(reply_ids))
+
+    def opening(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the ids of a context up to where an answer without thoughts begins. Raises Unrenderable."""
+        turn = self._turn(messages, (), {"content": "", "reasoning_content": ""})
+        return self.prompt(messages) + self._ids(turn.context)
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
@@ -142,25 +179,90 @@ class Renderer:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
         return ids
 
-    def _reply(
+    def _turn(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
         reply: Mapping[str, Any],
-    ) -> list[int]:
-        if not reply.get("tool_calls"):
-            return self.plain(text_of(reply))
-        # How calls are written is the template's own business: what it adds for them is the reply.
+    ) -> Turn:
         prompt = self._text(messages, tools, add_generation_prompt=True)
-        conversation = self._text([*messages, reply], tools, add_generation_prompt=False)
-        if not conversation.startswith(prompt):
-            raise Unrenderable("the chat template changes the prompt when a reply with tool calls follows")
-        addition = conversation[len(prompt) :].rpartition(self._tokenizer.eos_token)[0]
-        names = [str((call.get("function") or {}).get("name")) for call in reply["tool_calls"]]
+        opened = self._thoughts.opened_by(prompt)
+        try:
+            reply, thoughts = self._thoughts.parted(reply, opened)
+        except Unthinkable as error:
+            raise Unrenderable(str(error)) from error
+        spoken = {"role": "assistant", "content": _ANSWER, "reasoning_content": thoughts}
+        try:
+            context, _, after = self._added(prompt, messages, tools, spoken).partition(_ANSWER)
+        except Unrenderable as error:
+            if opened or (thoughts and self._thoughts.possible):
+                raise Unrenderable(UNWRITTEN, str(error)) from error
+            if messages is _QUESTION:
+                raise
+            # No answer can stand behind this prompt, so its form is looked for behind another one.
+            return self._turn(_QUESTION, tools, reply)._replace(context="")
+        if self._thoughts.possible and self._park(thoughts) not in context:
+            raise Unrenderable(UNWRITTEN)
+        written = self._written_special.search(after)
+        usual_end = written and written[0]
+        if reply.get("tool_calls"):
+            called = self._added(prompt, messages, tools, reply | {"reasoning_content": thoughts})
+            return self._calls(called, context, usual_end, reply)
+        end = self._id(usual_end) if usual_end else self._next_turn(spoken, _ANSWER, _QUESTION[0])
+        return Turn(context, self.plain(text_of(reply)), end)
+
+    def _added(
+        self,
+        prompt: str,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        message: Mapping[str, Any],
+    ) -> str:
+        """Return what the template writes behind a prompt for a message."""
+        conversation = self._text([*messages, message], tools, add_generation_prompt=False)
+        # Some prompts hold an empty thought that the template leaves out of answers.
+        without = prompt if message["reasoning_content"] else self._thoughts.without_empty(prompt)
+        for beginning in (prompt, without):
+            if conversation.startswith(beginning):
+                return conversation[len(beginning) :]
+        raise Unrenderable("the chat template changes the prompt when the reply follows")
+
+    def _calls(self, added: str, context: str, usual_end: str | None, reply: Mapping[str, Any]) -> Turn:
+        """How calls are written is the template's own business: what it adds for them is the reply."""
+        before = next((text for text in (context, context.rstrip()) if added.startswith(text)), "")
+        if not before and self._thoughts.end_in(context):
+            raise Unrenderable("the chat template writes thoughts differently before tool calls")
+        written, end = added[len(before) :], None
+        for token in filter(None, (usual_end, *map(self._token, self._listed_ends))):
+            answer, found, remainder = written.rpartition(token)
+            if found and (token == usual_end or not remainder.strip()):
+                written, end = answer, self._id(token)
+                break
+        calls = [call.get("function") or {} for call in reply["tool_calls"]]
         # A template without tools passes over them in silence.
-        if not all(name in addition for name in names):
+        if not all(str(function.get("name")) in written for function in calls):
             raise Unrenderable("the chat template does not write tool calls")
-        return self._ids(addition)
+        if end is None:
+            result = {"role": "tool", "tool_call_id": reply["tool_calls"][0].get("id"), "content": "?"}
+            end = self._next_turn(reply, written, result)
+        return Turn(before, self._ids(written), end)
+
+    def _next_turn(
+        self, message: Mapping[str, Any], written: str, following: Mapping[str, Any]
+    ) -> int | None:
+        """Return the token by which the next turn begins, if it is one of the engine's ends; else its only end."""
+        with suppress(Unrenderable):
+            conversation = self._text([*_QUESTION, message, following], (), add_generation_prompt=False)
+            first = self._written_special.match(conversation.partition(written)[2].lstrip())
+            if first and self._id(first[0]) in self._listed_ends:
+                return self._id(first[0])
+        return next(iter(self._listed_ends)) if len(self._listed_ends) == 1 else None
+
+    def _id(self, token: str) -> int:
+        return int(self._tokenizer.convert_tokens_to_ids(token))
+
+    def _token(self, number: int) -> str:
+        return str(self._tokenizer.convert_ids_to_tokens(number))
 
     def _text(
         self,

@@ -132,6 +132,7 @@ def _dequantise(gguf: Path, target: Path) -> None:
             **where,
         )
     check_weights(model, described)
+    model.generation_config.eos_token_id = described.ends or tokenizer.eos_token_id
     tokenizer.save_pretrained(target)
     model.save_pretrained(target, safe_serialization=True)
 

@@ -94,7 +94,7 @@ others = [backend.renderer.conversation(
     json.loads(text), (), {"role": "assistant", "content": each}, finished=True, max_tokens=99)
     for each in ("It is a river.", book)]
 scores["alike"] = backend.similarity([reply, *others]).tolist()
-scores["end"] = backend.renderer.end_id
+scores["ends"] = sorted(backend.renderer.end_ids)
 both = [reply, others[1]]
 teachers = backend.distributions(both, "bare")
 scores["goes_on"] = [[each.ids, each.probabilities] for each in teachers]

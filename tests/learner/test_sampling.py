@@ -246,6 +246,8 @@ async def test_tools_are_sent_as_the_client_sent_them_and_calls_come_back() -> N
         {"content": "", "tool_calls": [CALL]},
         {"content": "Warm.", "tool_calls": None},
         {"content": "Warm.", "tool_calls": []},
+        {"content": "Warm.", "tool_calls": None, "reasoning_content": "Rome is south."},
+        {"content": None, "tool_calls": [CALL], "reasoning": "Rome is south."},
     ],
 )
 async def test_text_and_calls_may_be_there_or_not(message: dict[str, Any]) -> None:
@@ -253,6 +255,7 @@ async def test_text_and_calls_may_be_there_or_not(message: dict[str, Any]) -> No
     (rollout,) = found["candidate"].values()
     assert rollout.reply == (message.get("content") or "")
     assert rollout.tool_calls == tuple(message["tool_calls"] or ())
+    assert rollout.thoughts == message.get("reasoning_content", message.get("reasoning"))
 
 
 async def test_what_the_engine_can_make_no_answer_of_is_a_broken_call(tmp_path: Path) -> None:

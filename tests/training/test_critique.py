@@ -58,7 +58,7 @@ def test_the_model_that_was_told_teaches_the_other(backend: TorchPeftBackend, ta
 def test_what_is_taught_is_whole_apt_and_shorter(backend: TorchPeftBackend, taught: list[Rendered]) -> None:
     texts = [backend.renderer.text(tokens.reply) for tokens in taught]
     for text, tokens in zip(texts, taught, strict=True):
-        assert tokens.reply[-1] == backend.renderer.end_id
+        assert tokens.reply[-1] in backend.renderer.end_ids
         assert not near_empty(text)
         assert on_topic(text, topics(backend.renderer.text(tokens.prompt)))
     assert fmean(map(len, texts)) < 0.8 * len(LONG)

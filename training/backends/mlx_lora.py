@@ -143,7 +143,7 @@ class MlxLoraBackend:
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
         mx.random.seed(seed)
-        draw, end, replies = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_id, []
+        draw, ends, replies = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_ids, []
         with self._acting(policy):
             for (prompt,) in self.watch([[prompt] for prompt in prompts]):
                 ids: list[int] = []
@@ -153,9 +153,9 @@ class MlxLoraBackend:
                 ):
                     ids.append(int(token))
                     logps.append(float(logp[ids[-1]]))
-                    if token == end:
+                    if ids[-1] in ends:
                         break
-                replies.append(Sampled(tuple(ids), tuple(logps), finished=ids[-1:] == [end]))
+                replies.append(Sampled(tuple(ids), tuple(logps), finished=bool(ids) and ids[-1] in ends))
         return replies
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:

@@ -9,7 +9,7 @@ row that is done leaves the batch, and the nucleus is looked for among the likel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -57,10 +57,13 @@ def _in_slices(of_slice: Callable[[Tensor, Tensor], Tensor], logits: Tensor, ids
 LIKELY = 256
 
 
-def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int) -> list[Sampled]:
+def draw(
+    model: Any, ids: Tensor, attended: Tensor, end_ids: Collection[int], max_tokens: int
+) -> list[Sampled]:
     """Return one sampled reply per row of left-padded prompts, (B, P)."""
     drawn: list[list[int]] = [[] for _ in ids]
     logps: list[list[float]] = [[] for _ in ids]
+    ends = torch.tensor(sorted(end_ids), device=ids.device)
     rows = torch.arange(len(ids), device=ids.device)  # whose prompts are still being answered
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     position = (attended.cumsum(dim=1) - 1).clamp(min=0)  # (B, P)
@@ -79,7 +82,7 @@ def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int
         for row, token, logp in zip(rows.tolist(), tokens.tolist(), likely.tolist(), strict=True):
             drawn[row].append(token)
             logps[row].append(logp)
-        going = (tokens != end_id).nonzero().flatten()
+        going = torch.isin(tokens, ends, invert=True).nonzero().flatten()
         if not len(going):
             break
         if len(going) < len(rows):
@@ -90,7 +93,7 @@ def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int
         ids, position = tokens[:, None], position[:, -1:] + 1
         attended = torch.cat([attended, torch.ones_like(ids)], dim=1)
     return [
-        Sampled(tuple(reply), tuple(scored), finished=reply[-1] == end_id)
+        Sampled(tuple(reply), tuple(scored), finished=reply[-1] in end_ids)
         for reply, scored in zip(drawn, logps, strict=True)
     ]
 

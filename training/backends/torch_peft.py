@@ -155,14 +155,14 @@ class TorchPeftBackend:
     ) -> list[Sampled]:
         replies: dict[int, Sampled] = {}
         torch.manual_seed(seed)
-        end = self.renderer.end_id
+        ends = self.renderer.end_ids
         with self._acting(policy), torch.no_grad():
             for places in self.watch(_sampled_together([len(prompt) for prompt in prompts], max_tokens)):
                 ids = self._padded(
                     [prompts[place] for place in places], at_left=True, fill=self.renderer.pad_id
                 )
                 attended = self._padded([[1] * len(prompts[place]) for place in places], at_left=True)
-                drawn = draw(self._model, ids, attended, end, max_tokens)
+                drawn = draw(self._model, ids, attended, ends, max_tokens)
                 replies.update(zip(places, drawn, strict=True))
         return [replies[place] for place in range(len(prompts))]
 

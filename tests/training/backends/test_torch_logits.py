@@ -105,5 +105,5 @@ def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) ->
     for each, logps in zip(drawn, alone, strict=True):
         assert each.logps == pytest.approx(logps, abs=OF_A_TOKEN)
         assert fmean(each.logps) == pytest.approx(fmean(logps), abs=OF_A_REPLY)
-        assert each.finished == (each.ids[-1] == backend.renderer.end_id)
-        assert backend.renderer.end_id not in each.ids[:-1]
+        assert each.finished == (each.ids[-1] in backend.renderer.end_ids)
+        assert not backend.renderer.end_ids & set(each.ids[:-1])
