@@ -9,7 +9,7 @@ from types import MappingProxyType
 from burnish.gate.check import Check, GateLimits, share_text, too_few_replies
 from burnish.gate.evidence import Evidence, FactCheck, Pair, SampledReply
 from burnish.gate.intervals import allowance, forgetting_by_chance
-from burnish.gate.replies import near_empty, on_topic, repetitive, topics
+from burnish.gate.replies import near_empty, on_topic, readable, repetitive, topics
 
 Fault = Callable[[SampledReply, GateLimits], bool]
 
@@ -22,6 +22,7 @@ SHOWN_FACTS = 3
 def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     shares = [_share(name, pairs, limits) for name in FAULTS if name != TOOL_CALLS]
     return [
+        *_applied(pairs, limits),
         _kl(evidence, pairs, limits),
         _weights(evidence, limits),
         *shares,
@@ -29,6 +30,29 @@ def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> 
         _general(evidence, limits),
         _facts(evidence.facts, limits),
     ]
+
+
+def _applied(pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
+    """Compare replies byte by byte, because some engines take an adapter and ignore it.
+
+    Short replies are left out: sound versions agree on those, too. Return no check if too few are left.
+    """
+    written = [(_written(new), _written(old)) for new, old in pairs]
+    long = [pair for pair in written if max(map(len, pair)) >= limits.min_told_apart]
+    if len(long) < limits.min_sampled:
+        return []
+    same = sum(new == old for new, old in long)
+    share, limit = same / len(long), limits.max_same
+    passed = share < limit
+    finding = "The engine applies it" if passed else "It is not applied: the engine serves the version before"
+    count = f"{same} of {len(long)} long replies are the same as before, byte for byte, limit {limit:.0%}"
+    text = f"{finding}; {count}."
+    return [SOUND(name="applied", passed=passed, value=share, limit=limit, text=text, plain=f"{finding}.")]
+
+
+def _written(reply: SampledReply) -> str:
+    """Return all that the model wrote; the engine chooses the ids of calls."""
+    return "\n".join([reply.text, *map(readable, reply.calls)])
 
 
 def _in_text(fault: Callable[[str], bool]) -> Fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from math import inf, nan
@@ -269,6 +270,46 @@ def test_too_few_sampled_replies_leave_it_to_the_user(count: int) -> None:
 )
 def test_damage_beyond_its_limit_rejects(change: dict[str, Any], failures: set[str]) -> None:
     assert decided(changed(**change)) == ("rejected" if failures else "passed", failures)
+
+
+@pytest.mark.parametrize(
+    ("same", "outcome"), [(40, "rejected"), (36, "rejected"), (35, "passed"), (0, "passed")]
+)
+def test_an_engine_that_serves_the_version_before_is_found_whatever_the_likelihoods_say(
+    same: int, outcome: str
+) -> None:
+    old = [text + LONG for text in sensible(40)]
+    new = [
+        text + (LONG if place < same else " A quiet word more.") for place, text in enumerate(sensible(40))
+    ]
+    verdict = changed(candidate=sampled(new), incumbent=sampled(old))
+    assert decided(verdict) == (outcome, {"applied"} if outcome == "rejected" else set())
+    assert check(verdict, "applied").value == same / 40
+    if outcome == "rejected":
+        assert verdict.reason.startswith("It is not applied: the engine serves the version before; ")
+        assert f"{same} of 40 long replies are the same" in verdict.reason
+
+
+def test_sound_versions_may_agree_on_short_replies_and_few_long_ones_tell_nothing() -> None:
+    few = [text + (LONG if place < 7 else "") for place, text in enumerate(sensible(40))]
+    verdict = changed(candidate=sampled(few), incumbent=sampled(few))
+    assert verdict.outcome == "passed"
+    assert "applied" not in {check.name for check in verdict.checks}
+
+
+def test_calls_are_the_same_whatever_ids_the_engine_gave_them() -> None:
+    tool = {"type": "function", "function": {"name": "write"}}
+
+    def calling(version: str, text: str) -> tuple[SampledReply, ...]:
+        function = {"name": "write", "arguments": json.dumps({"text": text + LONG})}
+        calls = [{"id": f"{version}{place}", "function": function} for place in range(12)]
+        return tuple(
+            SampledReply(f"p{place}", asked(place), "", True, tools=(tool,), calls=(call,))
+            for place, call in enumerate(calls)
+        )
+
+    assert failed(changed(candidate=calling("new", "a"), incumbent=calling("old", "a"))) == {"applied"}
+    assert failed(changed(candidate=calling("new", "b"), incumbent=calling("old", "a"))) == set()
 
 
 @pytest.mark.parametrize("name", DAMAGE)
