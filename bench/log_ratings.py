@@ -162,7 +162,8 @@ async def _planned(path: Path) -> bool:
     began, cpu = time.perf_counter(), time.process_time()
     ratings = await log.ratings()
     replies = await log.rated(reversed(ratings), rated_replies)
-    chosen = export.chosen(ratings, (), export.Policies(""), learnable=True)
+    policies = export.Policies("")
+    chosen = export.chosen(ratings, (), policies, learnable=True)
     await log.all_have_system_messages(each.rating.completion_id for each in chosen)
     took, used = time.perf_counter() - began, time.process_time() - cpu
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1000
@@ -174,7 +175,7 @@ async def _planned(path: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:
 
         def write(rated: Any) -> int:
-            samples = (export.sample(each, by_answer[each.answer]) for each in rated)
+            samples = (export.sample(each, by_answer[each.answer], policies) for each in rated)
             JobDirectory(Path(folder)).write_job(job_spec(), samples)
             return sum(each.stat().st_size for each in Path(folder).iterdir())
 

@@ -113,7 +113,7 @@ class Cycle:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; the live version stays then."""
         job = self.job(plan.spec.run_id)
         await asyncio.to_thread(self._make_room)
-        await self.log.rated([choice.rating for choice in plan.choices], partial(_write, job, plan))
+        await self.log.rated([choice.rating for choice in plan.choices], partial(self._write, job, plan))
         await asyncio.to_thread(self._take_over, job)
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         Phases(job.phases).begin("loading")
@@ -130,6 +130,13 @@ class Cycle:
             conclusion = await asyncio.to_thread(self._as_candidate, version.number, why, awaits="judgement")
         Phases(job.phases).begin("ended")
         return conclusion
+
+    def _write(self, job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion]) -> None:
+        """Write a job. Raises OSError."""
+        choices = {choice.rating.answer: choice for choice in plan.choices}
+        policies = self.planner.policies()
+        samples = (export.sample(answer, choices[answer.answer], policies) for answer in answers)
+        job.write_job(plan.spec, samples, plan.episodes)
 
     def _as_candidate(self, number: int, reason: str, **details: Any) -> Conclusion:
         """Leave a version as a candidate."""
@@ -275,13 +282,6 @@ class Cycle:
             return None
         rollouts = await self.log.held_out_rollouts(plan.spec.task, (candidate, plan.incumbent))
         return attempts(rollouts, candidate, plan.incumbent)
-
-
-def _write(job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion]) -> None:
-    """Write a job. Raises OSError."""
-    choices = {choice.rating.answer: choice for choice in plan.choices}
-    samples = (export.sample(answer, choices[answer.answer]) for answer in answers)
-    job.write_job(plan.spec, samples, plan.episodes)
 
 
 def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:

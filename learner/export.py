@@ -8,7 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.manifest import BASE_VERSION
+from burnish.learner.asked import TEMPLATE, as_asked
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.records import Answerer, RatedCompletion
@@ -34,6 +36,8 @@ class Policies:
     """Digest of the base weights of the training."""
     versions: Collection[int] = ()
     """Versions whose weights exist."""
+    engine: Kind = "other"
+    """What serves them."""
 
     def of(self, rating: Rating) -> int | None:
         return self.behind(rating.served, instructed=rating.instructed)
@@ -160,8 +164,8 @@ def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset
     return frozenset(conversations)
 
 
-def sample(answer: RatedCompletion, choice: ChosenRating) -> Sample:
-    completion = answer.completion
+def sample(answer: RatedCompletion, choice: ChosenRating, policies: Policies) -> Sample:
+    completion = as_asked(answer.completion, policies.engine)
     assert completion.reply is not None  # otherwise it has a fault
     return Sample(
         completion_id=answer.answer,
@@ -169,13 +173,17 @@ def sample(answer: RatedCompletion, choice: ChosenRating) -> Sample:
         feedback_ids=answer.feedback_ids,
         messages=completion.messages,
         tools=tuple(completion.params.get("tools") or ()),
+        template=completion.params[TEMPLATE],
         reply=completion.reply,
         finished=finished(completion.ended.finish_reason, completion.params),
         reward=answer.reward,
         weight=answer.weight,
         comment=answer.comment,
         correction=answer.correction,
-        worse=answer.worse,
+        worse=tuple(
+            as_asked(answer.completion._replace(reply=reply), policies.engine).reply or reply
+            for reply in answer.worse
+        ),
         behaviour_version=choice.behaviour_version,
         held_out=choice.held_out,
         replayed=choice.replayed,

@@ -140,13 +140,13 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
     """
     registry = Registry(config.data_dir / "adapters")
     remote = None
+    kinds: list[Kind] = []
     if config.upstream is None:
         host, weights = await asyncio.to_thread(_embedded, config)
     elif config.engine == "none":
         yield NotLearning("versions are not swapped, because engine = none. burnish logs and takes ratings")
         return
     else:
-        kinds: list[Kind] = []
         try:
             host, weights = await foreign_host(config, registry.versions, on_found=kinds.append)
         except (EngineError, IncompatibleAdapter) as error:
@@ -155,7 +155,10 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             return
         remote = main_upstream(config, pool, host.base_model)
     swap = Swap(registry, host, LiveRoute())
-    async with _with_learner(swap, config, log, weights) as (learner, engine):
+    async with _with_learner(swap, config, log, weights, kinds[0] if kinds else "llamacpp") as (
+        learner,
+        engine,
+    ):
         window = host.limits.window
         base = host.base_model, host.base_digest
         yield Learning(
@@ -185,7 +188,7 @@ def _embedded(config: Config) -> tuple[AdapterHost, Path]:
 
 @asynccontextmanager
 async def _with_learner(
-    swap: Swap, config: Config, log: Log, weights: Path
+    swap: Swap, config: Config, log: Log, weights: Path, kind: Kind
 ) -> AsyncIterator[tuple[Learner, Engine]]:
     host, registry = swap.host, swap.registry
     why_not = await asyncio.to_thread(untrainable, weights)
@@ -216,6 +219,7 @@ async def _with_learner(
             rules=rules_of(config),
             base_weights=weights,
             weights_cache=cache_dir() / "weights",
+            engine=kind,
             untrainable=why_not,
         )
         learner = Learner(Cycle(planner=planner, swap=swap, jobs=config.data_dir / "jobs"), Meter())

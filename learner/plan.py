@@ -13,6 +13,7 @@ from pydantic import Field, StrictBool
 
 from burnish.adapters.errors import IllegalTransition
 from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, learnt_by
 from burnish.adapters.registry import Registry, version_label
 from burnish.config.hyperparameters import POLICY_GRADIENT
@@ -110,6 +111,7 @@ class Planner:
     base_weights: Path
     """What the engine serves."""
     weights_cache: Path
+    engine: Kind = "other"
     untrainable: str | None = None
     """Why the model can't be trained, in words."""
     _learnt_cache: tuple[int, frozenset[str]] | None = field(default=None, init=False)
@@ -184,7 +186,7 @@ class Planner:
         self, run_id: str, usable_ratings: UsableRatings, options: RunOptions, logged: Logged
     ) -> RunPlan:
         """Raises NotTrainable, AdapterError."""
-        usable = usable_rollouts(logged, self._policies())
+        usable = usable_rollouts(logged, self.policies())
         if not usable.episodes:
             raise NotTrainable(no_rollout(options.rollouts))
         incumbent, objective = self.registry.live(), options.objective or self.train.objective
@@ -208,7 +210,7 @@ class Planner:
         self, ratings: Sequence[Rating], usable_ratings: UsableRatings, options: RunOptions
     ) -> tuple[list[export.ChosenRating], Objective]:
         """Return the ready and the replayed ratings, and the objective for them."""
-        learnt_ids, policies = self._learnt_for(options), self._policies()
+        learnt_ids, policies = self._learnt_for(options), self.policies()
         learnable = believed_preference_model(usable_ratings.replies) is not None
         choices = export.chosen(ratings, learnt_ids, policies, learnable=learnable)
         objective = options.objective or self.train.objective
@@ -308,8 +310,9 @@ class Planner:
             **of_run,
         )
 
-    def _policies(self) -> export.Policies:
-        return export.Policies(self.host.base_digest, [version.number for version in self._usable()])
+    def policies(self) -> export.Policies:
+        usable = [version.number for version in self._usable()]
+        return export.Policies(self.host.base_digest, usable, self.engine)
 
     def _usable(self) -> list[AdapterVersion]:
         return [version for version in self._versions() if version.state != "pruned"]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.gate.evidence import Attempted
+from burnish.learner.asked import TEMPLATE, as_asked
 from burnish.learner.export import Policies
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.rollouts import Rollout
@@ -75,12 +76,14 @@ def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Count
             why = FAULTS[completion.fault] if completion and completion.fault else FAULTS["no_text"]
             left_out[why] += 1
             continue
+        completion = as_asked(completion, policies.engine)
         captured = logged.tokens.get(completion.id)
         steps.append(
             EpisodeStep(
                 completion_id=completion.id,
                 messages=completion.messages,
                 tools=tuple(completion.params.get("tools") or ()),
+                template=completion.params[TEMPLATE],
                 reply=completion.reply,
                 finished=finished(completion.ended.finish_reason, completion.params),
                 behaviour_version=policies.behind(

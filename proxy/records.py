@@ -99,6 +99,8 @@ class Answerer(NamedTuple):
     """The name in ``[upstreams.NAME]`` of the further upstream that answered; None: the main one."""
     imported_from: str | None = None
     """What exported the answer, such as "langfuse", or "burnish" for another log; None: it was given here."""
+    in_chat: bool = False
+    """Whether burnish asked it in chat, because it lacks the client's format or to get token ids."""
 
 
 class CompletionEnd(NamedTuple):

@@ -114,8 +114,8 @@ def _criticised(run: Run, samples: Sequence[Sample]) -> Iterable[CriticisedReply
             contexts = [
                 with_comments(sample.messages, comments[sample.completion_id]) for comments in wordings
             ]
-            commented = tuple(tuple(renderer.opening(context)) for context in contexts)
-            plain = tuple(renderer.opening(sample.messages))
+            commented = tuple(tuple(renderer.opening(context, sample.template)) for context in contexts)
+            plain = tuple(renderer.opening(sample.messages, sample.template))
         except Unrenderable as error:
             has_rating = spec.objective != "critique" and sample.reward
             name = None if has_rating else sample.completion_id

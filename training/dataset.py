@@ -49,7 +49,9 @@ def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
     if sample.behaviour_version is None:
         # This model thought nothing before what a person, another model or another prompt came up with.
         reply = {"reasoning_content": "", **reply}
-    return renderer.conversation(sample.messages, sample.tools, reply, sample.finished, max_tokens)
+    return renderer.conversation(
+        sample.messages, sample.tools, reply, sample.finished, max_tokens, template=sample.template
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,8 @@ def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
         return Rendered(step.prompt_ids[-room:], step.reply_ids)
     if why := unteachable(step.messages, step.reply):
         raise Unrenderable(why)
-    return renderer.conversation(step.messages, step.tools, step.reply, step.finished, max_tokens)
+    context = step.messages, step.tools
+    return renderer.conversation(*context, step.reply, step.finished, max_tokens, template=step.template)
 
 
 def mean_reward(episodes: Sequence[Episode]) -> float | None:

@@ -40,6 +40,7 @@ from burnish.system import durable
 from burnish.training.errors import JobError
 
 __all__ = [
+    "CONTINUED",
     "Episode",
     "EpisodeStep",
     "Evaluation",
@@ -55,6 +56,9 @@ __all__ = [
     "Sample",
     "TrainResult",
 ]
+
+CONTINUED = "continue_final_message"
+"""The argument of a chat template that says that the last message is the beginning of the reply."""
 
 Quantize = Literal["none", "8bit", "4bit"]
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -107,6 +111,7 @@ class EpisodeStep(FrozenRecord):
     messages: tuple[dict[str, Any], ...]
     """As of a Sample, and so are the next ones."""
     tools: tuple[dict[str, Any], ...] = ()
+    template: dict[str, Any] = Field(default_factory=dict)
     reply: dict[str, Any]
     finished: bool
     behaviour_version: int | None
@@ -136,10 +141,12 @@ class Sample(FrozenRecord):
     conversation_id: str
     feedback_ids: tuple[str, ...]
     messages: tuple[dict[str, Any], ...]
-    """The context as the client sent it, in OpenAI chat form, `/rl` exchanges cut out."""
+    """The context as the engine's chat template got it, `/rl` exchanges cut out."""
     tools: tuple[dict[str, Any], ...] = ()
+    template: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of the chat template; see ``Renderer.prompt``."""
     reply: dict[str, Any]
-    """The assistant message that was produced, byte for byte: {"role": "assistant", "content": …}."""
+    """The assistant message that was produced, calls as the model wrote them: {"role": "assistant", "content": …}."""
     finished: bool
     """True when the model ended the reply itself; False when it was cut by a token limit."""
     reward: float = Field(ge=-1, le=1, allow_inf_nan=False)

@@ -49,7 +49,7 @@ class GradedAnswer:
 
 
 def prompt_of(sample: Sample) -> str:
-    return json.dumps([sample.messages, sample.tools], sort_keys=True)
+    return json.dumps([sample.messages, sample.tools, sample.template], sort_keys=True)
 
 
 def told_apart(samples: Sequence[Sample]) -> list[Sample]:
@@ -183,7 +183,7 @@ def _prompts(run: Run, samples: Sequence[Sample], seed: int) -> list[tuple[Sampl
         try:
             if why:
                 raise Unrenderable(why)
-            ids = run.backend.renderer.opening(sample.messages)
+            ids = run.backend.renderer.opening(sample.messages, sample.template)
         except Unrenderable as error:
             run.leave_out(f"the prompt of completion {sample.completion_id}", error, None)
             continue

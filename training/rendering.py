@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from burnish.gate.replies import text_of
 from burnish.training.errors import JobError, MissingDependency
+from burnish.training.job import CONTINUED
 from burnish.training.teachable import EMPTY
 from burnish.training.thoughts import UNWRITTEN, Thoughts, Unthinkable
 
@@ -26,6 +27,10 @@ _PARKED = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 # Stands for the text of an answer, while the template is applied: templates trim texts, and drop some.
 _ANSWER = "\ue0f2"
 _QUESTION = [{"role": "user", "content": "?"}]
+
+
+NO_ARGUMENTS: Mapping[str, Any] = {}
+DEVELOPER = "developer"
 
 
 class Unrenderable(ValueError):
@@ -69,6 +74,19 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
     if calls := message.get("tool_calls"):
         flat["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
     return flat
+
+
+def _begun(
+    messages: Sequence[Mapping[str, Any]], template: Mapping[str, Any]
+) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """Return the messages before the reply, and the beginning of the reply if the request held it."""
+    if not (template.get(CONTINUED) and messages and messages[-1].get("role") == "assistant"):
+        return messages, ""
+    return messages[:-1], text_of(messages[-1])
+
+
+def _unbegun(template: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: argument for name, argument in template.items() if name != CONTINUED}
 
 
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +141,7 @@ class Renderer:
     def end_ids(self) -> frozenset[int]:
         """The tokens at which the engine stops, and the one that the template writes behind an answer."""
         with suppress(Unrenderable):
-            end = self._turn(_QUESTION, (), {"content": "", "reasoning_content": ""}).end
+            end = self._turn(_QUESTION, (), NO_ARGUMENTS, {"content": "", "reasoning_content": ""}).end
             return self._listed_ends | ({end} if end is not None else set())
         return self._listed_ends
 
@@ -139,15 +157,18 @@ class Renderer:
         reply: Mapping[str, Any],
         finished: bool,
         max_tokens: int,
+        *,
+        template: Mapping[str, Any] = NO_ARGUMENTS,
     ) -> Rendered:
         """Render a context and the reply to it; a context that is too long loses its oldest tokens.
 
+        ``template``: as of ``prompt``. If the context ends in the beginning of the reply, that isn't part of the reply.
         A reply with an empty ``reasoning_content`` was written without thoughts; one without it may hide them.
         Raises Unrenderable when the template refuses it, its thoughts can't be rendered, or the reply is empty or
         longer than ``max_tokens``.
         """
-        prompt = self.prompt(messages, tools)
-        turn = self._turn(messages, tools, reply)
+        prompt = self.prompt(messages, tools, template)
+        turn = self._turn(messages, tools, template, reply)
         prompt += self._ids(turn.context)
         reply_ids = turn.answer + ([turn.end] if finished and turn.end is not None else [])
         room = max_tokens - len(reply_ids)
@@ -159,16 +180,29 @@ class Renderer:
             )
         return Rendered(tuple(prompt[-room:]), tuple(reply_ids))
 
-    def opening(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def opening(
+        self, messages: Sequence[Mapping[str, Any]], template: Mapping[str, Any] = NO_ARGUMENTS
+    ) -> list[int]:
         """Return the ids of a context up to where an answer without thoughts begins. Raises Unrenderable."""
-        turn = self._turn(messages, (), {"content": "", "reasoning_content": ""})
-        return self.prompt(messages) + self._ids(turn.context)
+        turn = self._turn(messages, (), template, {"content": "", "reasoning_content": ""})
+        return self.prompt(messages, (), template) + self._ids(turn.context)
 
     def prompt(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        template: Mapping[str, Any] = NO_ARGUMENTS,
+        *,
+        as_engine: bool = False,
     ) -> list[int]:
-        """Return the ids of a context up to where the model begins its reply, one BOS at most."""
-        ids = self._ids(self._text(messages, tools, add_generation_prompt=True))
+        """Return the ids of a context up to where the model begins its reply, one BOS at most.
+
+        ``template``: arguments of the chat template; with CONTINUED the last message is the beginning of the reply.
+        ``as_engine``: written special tokens are special, as engines read them.
+        """
+        before, beginning = _begun(messages, template)
+        text = self._text(before, tools, template, add_generation_prompt=True) + self._park(beginning)
+        ids = self._ids(self._unparked(text) if as_engine else text)
         bos = self._tokenizer.bos_token_id
         if self._tokenizer("").input_ids[:1] == [bos] != ids[:1]:
             return [bos, *ids]
@@ -183,43 +217,52 @@ class Renderer:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
+        template: Mapping[str, Any],
         reply: Mapping[str, Any],
     ) -> Turn:
-        prompt = self._text(messages, tools, add_generation_prompt=True)
-        opened = self._thoughts.opened_by(prompt)
+        messages, beginning = _begun(messages, template)
+        if beginning:
+            # llama.cpp repeats the beginning in an answer, but not in a stream.
+            reply = {**reply, "content": text_of(reply).removeprefix(beginning)}
+        prompt = self._text(messages, tools, template, add_generation_prompt=True)
+        opened = not beginning and self._thoughts.opened_by(prompt)
         try:
             reply, thoughts = self._thoughts.parted(reply, opened)
         except Unthinkable as error:
             raise Unrenderable(str(error)) from error
         spoken = {"role": "assistant", "content": _ANSWER, "reasoning_content": thoughts}
         try:
-            context, _, after = self._added(prompt, messages, tools, spoken).partition(_ANSWER)
+            context, _, after = self._added(prompt, messages, tools, template, spoken).partition(_ANSWER)
         except Unrenderable as error:
             if opened or (thoughts and self._thoughts.possible):
                 raise Unrenderable(UNWRITTEN, str(error)) from error
             if messages is _QUESTION:
                 raise
             # No answer can stand behind this prompt, so its form is looked for behind another one.
-            return self._turn(_QUESTION, tools, reply)._replace(context="")
+            return self._turn(_QUESTION, tools, _unbegun(template), reply)._replace(context="")
         if self._thoughts.possible and self._park(thoughts) not in context:
             raise Unrenderable(UNWRITTEN)
         written = self._written_special.search(after)
         usual_end = written and written[0]
         if reply.get("tool_calls"):
-            called = self._added(prompt, messages, tools, reply | {"reasoning_content": thoughts})
-            return self._calls(called, context, usual_end, reply)
-        end = self._id(usual_end) if usual_end else self._next_turn(spoken, _ANSWER, _QUESTION[0])
-        return Turn(context, self.plain(text_of(reply)), end)
+            whole = reply | {"content": beginning + text_of(reply), "reasoning_content": thoughts}
+            called = self._added(prompt, messages, tools, template, whole)
+            turn = self._calls(called, context + self._park(beginning), usual_end, reply)
+        else:
+            end = self._id(usual_end) if usual_end else self._next_turn(spoken, _ANSWER, _QUESTION[0])
+            turn = Turn(context, self.plain(text_of(reply)), end)
+        return turn._replace(context="") if beginning else turn
 
     def _added(
         self,
         prompt: str,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
+        template: Mapping[str, Any],
         message: Mapping[str, Any],
     ) -> str:
         """Return what the template writes behind a prompt for a message."""
-        conversation = self._text([*messages, message], tools, add_generation_prompt=False)
+        conversation = self._text([*messages, message], tools, template, add_generation_prompt=False)
         # Some prompts hold an empty thought that the template leaves out of answers.
         without = prompt if message["reasoning_content"] else self._thoughts.without_empty(prompt)
         for beginning in (prompt, without):
@@ -252,7 +295,9 @@ class Renderer:
     ) -> int | None:
         """Return the token by which the next turn begins, if it is one of the engine's ends; else its only end."""
         with suppress(Unrenderable):
-            conversation = self._text([*_QUESTION, message, following], (), add_generation_prompt=False)
+            conversation = self._text(
+                [*_QUESTION, message, following], (), NO_ARGUMENTS, add_generation_prompt=False
+            )
             first = self._written_special.match(conversation.partition(written)[2].lstrip())
             if first and self._id(first[0]) in self._listed_ends:
                 return self._id(first[0])
@@ -268,22 +313,32 @@ class Renderer:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]],
+        template: Mapping[str, Any],
         *,
         add_generation_prompt: bool,
     ) -> str:
         from jinja2.exceptions import TemplateError
 
         try:
-            parked = [self._park(flattened(message)) for message in messages]
+            parked = [self._park(flattened(self._known(message))) for message in messages]
             text: str = self._tokenizer.apply_chat_template(
                 parked,
                 tools=[self._park(tool) for tool in tools] or None,
                 add_generation_prompt=add_generation_prompt,
                 tokenize=False,
+                **_unbegun(template),
             )
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise Unrenderable("the chat template refuses this conversation", str(error)) from error
         return text
+
+    def _known(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a message with a role that the template knows: engines take the developer for the system, too."""
+        unknown = message.get("role") == DEVELOPER and DEVELOPER not in str(self._tokenizer.chat_template)
+        return {**message, "role": "system"} if unknown else message
+
+    def _unparked(self, text: str) -> str:
+        return _PARKED.sub(lambda parked: self._special[int(parked[1])], text)
 
     def _park(self, content: Any) -> Any:
         """Replace written special tokens in all strings by a mark that ``_ids`` turns into plain text."""

@@ -158,6 +158,11 @@ MIGRATIONS = (
         ) WITHOUT ROWID;
         CREATE INDEX response_item_completion ON response_item (completion)""",
     ),
+    Migration(
+        27,
+        "which answers were asked in chat",
+        "ALTER TABLE completion ADD COLUMN in_chat INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 """Those before 23 were in no release; only logs of checkouts of that time have them."""
 

@@ -74,7 +74,7 @@ class Reader:
         return Completion(
             name,
             request._replace(sub_agent=bool(request.sub_agent)),
-            model,
+            model._replace(in_chat=bool(model.in_chat)),
             ending._replace(holds_credential=bool(ending.holds_credential)),
             instructions=orjson.loads(self._body(instructions)) if instructions else None,
             conversation_id=conversation_id,

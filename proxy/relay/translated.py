@@ -151,6 +151,7 @@ class Translator:
         if target.embedded and not request.messages:
             raise nothing_asked(surface)
         sent = append_members(chat, target.fields)
+        outgoing.flight.served = outgoing.flight.served._replace(in_chat=True)
         # A response opens what came before it to whoever names it, and others may know the completion's own ID.
         writer = surface.writer(asked, unguessable_id(), target.model or request.model or "")
         sender, scope = outgoing.sender or self._outbound, self._as_chat(outgoing.scope, target)

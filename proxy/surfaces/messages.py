@@ -70,6 +70,9 @@ class Messages(Translatable):
             messages += own
             origins += [index] * len(own)
         params = {key: param for key, param in body.items() if key not in ("messages", "model", "system")}
+        params |= messages_blocks.billing(_system(body))
+        if system is None and body.get("system") is not None:
+            params["system"] = ""
         settings = messages_blocks.settings(params)
         previous, after_command = _previous(body.get("thread"))
         return ChatRequest(

@@ -19,7 +19,7 @@ RequestMessage = Json
 """An element of a request's ``messages``."""
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
-"""First line of Claude Code's system prompts. It is cut, because it holds a hash of the request."""
+"""First line of Claude Code's system prompts. It is cut from the message, because it holds a hash of the request."""
 
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -76,6 +76,12 @@ def reply(content_blocks: list[Block]) -> Json:
 
 NOT_CONTENT = ("thinking", "redacted_thinking", "tool_use")
 """Kinds of blocks that aren't part of a chat message's content."""
+
+
+def billing(content: Any) -> Json:
+    """Return the line that ``system`` cuts, as a parameter; {} if there is none."""
+    lines = (BILLING.match(str(block.get("text"))) for block in blocks(content))
+    return next(({"billing": line[0]} for line in lines if line), {})
 
 
 def system(content: Any) -> Json | None:

@@ -69,6 +69,8 @@ class Responses(Translatable):
             messages.insert(0, {"role": "system", "content": instructions})
             origins.insert(0, (-1,))
             params["instructions"] = True
+        elif "instructions" in body:
+            params["instructions"] = False
         previous = body.get("previous_response_id")
         previous = previous if isinstance(previous, str) and previous else None
         after_command = previous is not None and previous.startswith(OUR_PREFIX)
@@ -113,7 +115,7 @@ class Responses(Translatable):
         return ask(
             request,
             [_message(message) for message in request.messages],
-            tools=[_function(tool, space) for tool, space in _run_tools(body)],
+            tools=[_function(tool, space) for tool, space in _run_tools(_tools_of(request.params))],
             tool_choice=_choice(body.get("tool_choice")),
             max_tokens=body.get("max_output_tokens"),
             reasoning_effort=effort,
@@ -156,15 +158,16 @@ def _held(kept: Any) -> str | None:
 
 
 def _tools(body: Json) -> Json:
-    """Return functions in chat's form, and tools that chat lacks as ``other_tools``."""
+    """Return functions in chat's form; tools that chat lacks as ``other_tools``, and their places in the list."""
     params: Json = {}
     tools, choice = body.get("tools"), body.get("tool_choice")
-    for tool in tools if isinstance(tools, list) else []:
+    for at, tool in enumerate(tools if isinstance(tools, list) else []):
         if isinstance(tool, dict) and tool.get("type") == "function":
             function = {key: field for key, field in tool.items() if key != "type"}
             params.setdefault("tools", []).append({"type": "function", "function": function})
         else:
             params.setdefault("other_tools", []).append(tool)
+            params.setdefault("other_tools_at", []).append(at)
     if isinstance(choice, dict) and choice.get("type") == "function":
         params["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     elif choice is not None:
@@ -235,14 +238,24 @@ def _renamed(body: Json) -> dict[str, Tool]:
     """Return the tools that the model knows by another name or kind, by the model's name."""
     tools = {
         _name(tool, space): Tool(tool["name"], space, tool["type"] == "custom")
-        for tool, space in _run_tools(body)
+        for tool, space in _run_tools(body.get("tools"))
     }
     return {name: tool for name, tool in tools.items() if tool != Tool(name)}
 
 
-def _run_tools(body: Json) -> Iterator[tuple[Json, str | None]]:
+def _tools_of(params: Json) -> list[Any]:
+    """Return the tools of a request as they were sent; ``params``: as ``_tools`` returns them."""
+    tools = [{"type": "function", **tool["function"]} for tool in objects(params.get("tools"))]
+    others = params.get("other_tools", ())
+    places = params.get("other_tools_at", range(len(tools), len(tools) + len(others)))
+    for at, tool in zip(places, others, strict=False):
+        tools.insert(at, tool)
+    return tools
+
+
+def _run_tools(tools: Any) -> Iterator[tuple[Json, str | None]]:
     """Return the tools that the client runs, with their namespaces."""
-    for tool in objects(body.get("tools")):
+    for tool in objects(tools):
         if tool.get("type") == "namespace":
             yield from (
                 (nested_tool, str(tool.get("name")))

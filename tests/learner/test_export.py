@@ -120,7 +120,7 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     completion = changed(PLAIN, finish_reason="length", params={"tools": tools, "temperature": 1})
     one = RatedCompletion(completion, -0.5, 2.0, ("fb_1",), "too long", None)
-    made = sample(one, ChosenRating(rated("c", -0.5), behaviour_version=2, held_out=False))
+    made = sample(one, ChosenRating(rated("c", -0.5), behaviour_version=2, held_out=False), POLICIES)
     assert made.messages == PLAIN.messages
     assert (made.reply, made.tools) == (PLAIN.reply, tuple(tools))
     assert (made.reward, made.weight, made.comment) == (-0.5, 2.0, "too long")

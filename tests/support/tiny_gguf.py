@@ -208,7 +208,7 @@ def write(
         for key, value, kind, inner in _tokenizer(shape.vocabulary):
             writer.add_key_value(key, value, kind, inner)
     for name, value in keys.items():
-        key = f"{shape.architecture}.{name}"
+        key = name if name.startswith("tokenizer.") else f"{shape.architecture}.{name}"
         writer.kv_data[0].pop(key, None)
         kind = gguf.GGUFValueType.get_type(value)  # llama.cpp wants whole numbers without a sign
         writer.add_key_value(

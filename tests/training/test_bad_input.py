@@ -51,7 +51,9 @@ def samples(talk: list[RatedCompletion]) -> list[Sample]:
     """Through the export, as the proxy does it."""
     choices = chosen([rating(answer) for answer in talk], (), OURS, learnable=False)
     by_answer = {choice.rating.answer: choice for choice in choices}
-    return [export.sample(answer, by_answer[answer.answer]) for answer in talk if answer.answer in by_answer]
+    return [
+        export.sample(answer, by_answer[answer.answer], OURS) for answer in talk if answer.answer in by_answer
+    ]
 
 
 def sample(*, good: bool = True, **changes: Any) -> Sample:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.training.errors import JobError
+from burnish.training.job import CONTINUED
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, flattened
 from tests.support.jobs import Base
 
@@ -121,6 +122,42 @@ def test_tools_and_calls_are_written_by_the_template(weights: Path, tmp_path: Pa
     assert decoded(weights, found.reply[:-1]) == '[call weather {"city": "Rome"}]'
     assert found.reply[-1] == IM_END
     assert found.prompt.count(IM_END) == 1
+
+
+BEGUN: Message = {"role": "assistant", "content": "My favourite"}
+
+
+@pytest.mark.parametrize(
+    "text", [" colour is red.", "My favourite colour is red."], ids=["streamed", "whole"]
+)
+def test_the_beginning_that_a_request_holds_is_prompt_and_not_taught(
+    renderer: Renderer, weights: Path, text: str
+):
+    found = renderer.conversation(
+        [*HELLO, BEGUN], (), REPLY | {"content": text}, True, 2048, template={CONTINUED: True}
+    )
+    assert decoded(weights, found.prompt).endswith("<|im_start|>assistant\nMy favourite")
+    assert decoded(weights, found.reply) == " colour is red.<|im_end|>"
+    again = renderer.prompt([*HELLO, BEGUN])
+    assert decoded(weights, again).endswith("My favourite<|im_end|>\n<|im_start|>assistant\n"), (
+        "a turn of its own"
+    )
+
+
+def test_calls_after_a_beginning_are_what_the_template_adds(weights: Path, tmp_path: Path):
+    renderer = Renderer(_with_template(weights, tmp_path, TOOL_TEMPLATE))
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    reply = {"role": "assistant", "content": "My favourite: ", "tool_calls": [call]}
+    found = renderer.conversation([*HELLO, BEGUN], (), reply, False, 2048, template={CONTINUED: True})
+    assert decoded(weights, found.reply) == ": [call weather {}]"
+
+
+def test_a_developer_is_the_system_unless_the_template_knows_one(weights: Path, tmp_path: Path):
+    renderer = Renderer(_with_template(weights, tmp_path, TOOL_TEMPLATE))
+    asked = [{"role": "developer", "content": "In Latin."}, *HELLO]
+    assert "<|im_start|>system\nIn Latin." in decoded(weights, renderer.prompt(asked))
+    (tmp_path / "chat_template.jinja").write_text("{# developer #}" + TOOL_TEMPLATE)
+    assert "<|im_start|>developer\nIn Latin." in decoded(weights, Renderer(tmp_path).prompt(asked))
 
 
 def test_a_model_without_a_chat_template_is_refused(weights: Path, tmp_path: Path):

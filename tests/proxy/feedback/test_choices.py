@@ -119,7 +119,11 @@ async def test_a_choice_teaches_with_its_own_text(log: Log):
     taught = {
         (sample.completion_id, sample.reply["content"], sample.reward, sample.finished, sample.comment)
         for each in rated
-        if (sample := export.sample(each, export.ChosenRating(rating[each.answer], None, held_out=False)))
+        if (
+            sample := export.sample(
+                each, export.ChosenRating(rating[each.answer], None, held_out=False), export.Policies("")
+            )
+        )
     }
     assert taught == {
         (made, "Tom", -1.0, True, "said of 0"),

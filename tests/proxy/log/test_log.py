@@ -39,7 +39,7 @@ PACKED = gzip.compress(answered(assistant("packed")))
 
 async def test_a_completion_comes_back_as_it_was(log: Log):
     asked = RequestFacts(5.0, "chat", "smollm2", "ann", "s", 1, True, "codex", "cmpl_1", "ro_1")
-    served = Answerer("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse")
+    served = Answerer("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0", "cloud", "langfuse", in_chat=True)
     params = {"temperature": 0.7, "tools": TOOLS}
     context = (system("Be brief."), user("Name a color."))
     made = exchange([*context], "Blue.", params=params, error="warned")

@@ -54,8 +54,9 @@ def test_a_system_prompt_of_blocks_loses_the_line_that_no_two_requests_share():
     billing = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=%s;"
     prompt = [text("You are helpful."), text("Be brief.")]
     first, second = (read(user("hi"), system=[text(billing % n), *prompt]) for n in ("fa690", "1c8b4"))
-    assert first == second
+    assert first.messages == second.messages
     assert first.messages[0]["content"] == prompt
+    assert first.params["billing"] == billing % "fa690", "llama.cpp gets it"
     assert read(user("hi"), system=[text(billing % "1")]).origins == (0,)
     in_one = read(user("hi"), system=f"{billing % '1'}\nYou are helpful.").messages[0]
     assert in_one == {"role": "system", "content": "You are helpful."}

@@ -1,0 +1,262 @@
+"""Training renders the prompt that the engine read: by the engine's own count, and token by token by its cache."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from burnish.adapters.hosts.fetch import file_digest
+from burnish.learner.asked import TEMPLATE, as_asked
+from burnish.proxy.records import Answerer, Completion, CompletionEnd, RequestFacts
+from burnish.training.rendering import Renderer
+from burnish.training.weights import prepared_weights
+from tests.learner.conversations import CONVERSATIONS, FORMATS, Json
+from tests.support.inprocess import calling
+from tests.support.llama_server import LlamaServer
+from tests.support.patience import within
+from tests.support.tiny_gguf import random_llama
+from tests.support.token_ids import held
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CALLS_TOOLS = Path(__file__).parents[1] / "support" / "calls_tools.jinja"
+THINKS = """{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' }}
+{%- if message.reasoning_content %}{{- '<think>\n' + message.reasoning_content + '\n</think>\n\n' }}{%- endif %}
+{{- message.content + '<|im_end|>\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}
+{%- if style is defined %}{{- style }}{%- endif %}{%- endif %}"""
+
+
+@dataclass
+class Side:
+    """One engine, and burnish before it."""
+
+    burnish: httpx.AsyncClient
+    engine: httpx.AsyncClient
+    renderer: Renderer
+
+    async def asked(self, path: str, body: Json) -> Completion:
+        """The logged completion of a request, as the engine was asked."""
+        answer = await self.burnish.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        name = answer.headers["x-burnish-completion-id"]
+        logged = (await self.burnish.get(f"/burnish/completions/{name}")).json()
+        parts: list[Any] = [
+            kind(**{field: logged[field] for field in kind._fields if field in logged})
+            for kind in (RequestFacts, Answerer, CompletionEnd)
+        ]
+        members = {
+            "messages": tuple(logged["messages"]),
+            "params": logged["params"],
+            "reply": logged["reply"],
+        }
+        return as_asked(Completion(name, *parts, **members), "llamacpp")
+
+    async def check(self, path: str, body: Json) -> None:
+        made = await self.asked(path, body)
+        prompt = self.renderer.prompt(
+            made.messages, made.params.get("tools") or (), made.params[TEMPLATE], as_engine=True
+        )
+        text = self.renderer._tokenizer.decode(prompt)
+        assert len(prompt) == made.ended.prompt_tokens, text
+        assert await held(self.engine, {"prompt": prompt, "reply": []}) >= len(prompt) - 1, text
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sides(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Side]]:
+    folder = tmp_path_factory.mktemp("asked")
+    base = random_llama(folder / "base.gguf", keys={"tokenizer.chat_template": CALLS_TOOLS.read_text()})
+    weights = prepared_weights(base, file_digest(base), folder / "weights")
+    (folder / "thinks.jinja").write_text(THINKS)
+    async with AsyncExitStack() as stack:
+
+        async def server(name: str, renderer: Renderer, *more: str, **flags: Any) -> Side:
+            arguments = ["-m", str(base), "-c", "4096", "-np", "1", "--cache-ram", "0", "--jinja", *more]
+            engine = stack.enter_context(LlamaServer(arguments, folder / f"{name}.log"))
+            client = httpx.AsyncClient(base_url=engine.url, trust_env=False, timeout=within(60))
+            burnish = await stack.enter_async_context(calling(folder / name, upstream=engine.url, **flags))
+            return Side(burnish, await stack.enter_async_context(client), renderer)
+
+        own = {
+            "engine": "auto",
+            "model": str(base),
+            "parallel": 1,
+            "context": 4096,
+            "train": {"enabled": False},
+        }
+        embedded = await stack.enter_async_context(calling(folder / "embedded", **own))
+        thinks = folder / "thinks"
+        thinks.mkdir()
+        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+            (thinks / name).write_bytes((weights / name).read_bytes())
+        (thinks / "chat_template.jinja").write_text(THINKS)
+        renderer = Renderer(weights)
+        yield {
+            "embedded": Side(embedded, embedded, renderer),
+            "llama-server": await server("server", renderer),
+            "in chat": await server("chat", renderer, capture={"tokens": True}),
+            "thinking": await server(
+                "thinking", Renderer(thinks), "--chat-template-file", str(folder / "thinks.jinja")
+            ),
+        }
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS)
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize("name", ["embedded", "llama-server"])
+async def test_the_prompt_is_the_one_that_the_engine_read(
+    sides: dict[str, Side], name: str, write: Callable[[Json], tuple[str, Json]], conversation: str
+) -> None:
+    await sides[name].check(*write(CONVERSATIONS[conversation]))
+
+
+HELLO = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"chat_template_kwargs": {"enable_thinking": True}},
+        {"chat_template_kwargs": {"style": "Brief."}},
+        {"reasoning_effort": "high"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat"])
+async def test_arguments_of_the_template_reach_training(
+    sides: dict[str, Side], path: str, arguments: Json
+) -> None:
+    await sides["thinking"].check(path, {"model": "default", "messages": HELLO, "max_tokens": 1, **arguments})
+
+
+def function(name: str) -> Json:
+    return {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}}
+
+
+def typed(*texts: str) -> list[Json]:
+    return [{"type": "input_text", "text": text} for text in texts]
+
+
+def item(role: str, *texts: str) -> Json:
+    return {"type": "message", "role": role, "content": typed(*texts)}
+
+
+def block(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Patch.", "format": GRAMMAR}
+SPACE = {"type": "namespace", "name": "mcp__fs", "tools": [function("read"), function("list")]}
+CODEX: Json = {
+    "model": "default",
+    "instructions": "You are a coding agent.",
+    "input": [
+        item("developer", "Sandbox: read-only."),
+        item("developer", "Skills:", "none"),
+        item("user", "<cwd>/</cwd>"),
+        item("user", "Fix it."),
+    ],
+    "tools": [function("shell"), SPACE, PATCH, {"type": "web_search"}, function("plan")],
+    "max_output_tokens": 1,
+}
+HISTORY = [
+    {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"},
+    {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done"},
+    {
+        "type": "function_call",
+        "call_id": "c2",
+        "name": "read",
+        "namespace": "mcp__fs",
+        "arguments": '{"p": 1}',
+    },
+    {"type": "function_call_output", "call_id": "c2", "output": typed("a", "b")},
+    item("user", "And?"),
+]
+FOUND = {"type": "tool_reference", "tool_name": "TaskStop"}
+CLAUDE: Json = {
+    "model": "default",
+    "system": [
+        block("x-anthropic-billing-header: cc_version=2.1.332.e51; cc_entrypoint=cli; cch=a5145;"),
+        block("You are Claude Code."),
+        {**block("Be brief."), "cache_control": {"type": "ephemeral"}},
+    ],
+    "messages": [
+        {"role": "user", "content": [block("<reminder>x</reminder>"), block("Stop it.")]},
+        {"role": "system", "content": "A tool was added."},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t1", "name": "ToolSearch", "input": {"q": "stop"}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [FOUND]}, block("Now.")],
+        },
+        {"role": "assistant", "content": "Hm."},
+        {"role": "system", "content": [block("Another"), block("tool.")]},
+        {"role": "user", "content": "Go on."},
+    ],
+    "tools": [
+        {"name": "ToolSearch", "description": "Finds.", "input_schema": {"type": "object"}},
+        {"name": "TaskStop", "input_schema": {"type": "object", "properties": {"id": {"type": "string"}}}},
+    ],
+    "max_tokens": 1,
+}
+SEARCHES = [*CLAUDE["tools"], {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}]
+RESULT = {"type": "search_result", "title": "t", "source": "s", "content": [block("found")]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "names"),
+    [
+        ("/v1/responses", CODEX, ["embedded", "llama-server", "in chat"]),
+        ("/v1/responses", {**CODEX, "input": [*CODEX["input"], *HISTORY]}, ["embedded", "in chat"]),
+        ("/v1/responses", {**CODEX, "instructions": ""}, ["embedded", "llama-server", "in chat"]),
+        ("/v1/responses", {**CODEX, "tools": [PATCH, SPACE]}, ["embedded", "llama-server", "in chat"]),
+        ("/v1/messages", CLAUDE, ["embedded", "llama-server", "in chat"]),
+        ("/v1/messages", {**CLAUDE, "system": ""}, ["embedded", "llama-server", "in chat"]),
+        ("/v1/messages", {**CLAUDE, "system": CLAUDE["system"][:1]}, ["embedded", "llama-server", "in chat"]),
+        ("/v1/messages", {**CLAUDE, "tools": SEARCHES}, ["embedded", "llama-server", "in chat"]),
+        (
+            "/v1/messages",
+            {**CLAUDE, "messages": [{"role": "user", "content": [block("Read."), RESULT, block("So?")]}]},
+            ["embedded", "llama-server", "in chat"],
+        ),
+        ("/v1/chat/completions", {"messages": [*HELLO, {"role": "assistant", "content": [block("a"), block("b")]}],
+                                  "max_tokens": 1}, ["embedded", "llama-server"]),
+        ("/v1/completions", {"prompt": "Once upon", "max_tokens": 1}, ["embedded", "llama-server"]),
+    ],
+)  # fmt: skip
+async def test_agents_requests_are_rendered_as_the_engine_got_them(
+    sides: dict[str, Side], path: str, body: Json, names: list[str]
+) -> None:
+    for name in names:
+        await sides[name].check(path, body)
+
+
+async def test_calls_are_taught_as_the_model_wrote_them(sides: dict[str, Side]) -> None:
+    made = await sides["in chat"].asked("/v1/responses", {**CODEX, "input": [*CODEX["input"], *HISTORY]})
+    custom = {"id": "c", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin"}}
+    (call,) = (as_asked(made_by(made, custom), "llamacpp").reply or {})["tool_calls"]
+    assert call["function"] == {"name": "apply_patch", "arguments": '{"input":"*** Begin"}'}
+    read = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "read", "arguments": "{}"},
+        "namespace": "mcp__fs",
+    }
+    (call,) = (as_asked(made_by(made, read), "llamacpp").reply or {})["tool_calls"]
+    assert call["function"]["name"] == "mcp__fs__read"
+
+
+def made_by(completion: Completion, call: Json) -> Completion:
+    reply = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return completion._replace(reply=reply, messages=({"role": "user", "content": "Fix it."},), params={})
