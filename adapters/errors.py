@@ -4,6 +4,7 @@ AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, 
 UnreadableRewardModel, EngineError.
 IncompatibleAdapter: LostInRounding.
 EngineError: EngineUnreachable, EngineRefused, NeedsRestart, ProbeFailed.
+ProbeFailed: NotApplied.
 """
 
 
@@ -63,3 +64,7 @@ class NeedsRestart(EngineError):
 
 class ProbeFailed(EngineError):
     """The engine loaded the version, but a real generation on it failed."""
+
+
+class NotApplied(ProbeFailed):
+    """The engine took the version, and answers as the base model does."""

@@ -14,6 +14,26 @@ BASE_VERSION = 0
 State = Literal["candidate", "rejected", "live", "retired", "pruned"]
 
 
+Likely = tuple[int, str, float]
+"""A token that may come next: its id, its text, its log-probability in nats."""
+
+
+class Probe(BaseModel):
+    """A context after which a version and its base go on differently, with what the trainer's models say next."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ids: tuple[int, ...]
+    text: str
+    """The same, for engines that take no ids; their tokenizer may add a token that begins a text."""
+    base: tuple[Likely, ...]
+    """The base model's likeliest next tokens, the likeliest first."""
+    version: tuple[Likely, ...]
+    base_text: str
+    """The base model's greedy continuation, some tokens long."""
+    version_text: str
+
+
 class Provenance(BaseModel):
     """How a version was made."""
 
@@ -37,10 +57,12 @@ class Provenance(BaseModel):
     """The feedback that the gate tests it on."""
     unlearnt: dict[str, str] = {}
     """Names of answers with feedback that taught nothing all the same, and why."""
+    proof: tuple[Probe, ...] = ()
+    """By what an engine that applies the version is known; empty: see ``Registry.set_proof``."""
 
 
 class Manifest(Provenance):
-    """The content of ``manifest.json`` in a version's directory. Never changes."""
+    """The content of ``manifest.json`` in a version's directory. Nothing but ``proof`` ever changes."""
 
     version: int
     """Counts from 1; directory ``v0007``, shown as "v7", served as ``<base_model>@v7``."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 
 from burnish.adapters.errors import (
     AdapterError,
     CorruptAdapter,
+    EngineError,
     EngineUnreachable,
     IncompatibleAdapter,
+    NotApplied,
     UnknownVersion,
 )
 from burnish.adapters.hosts.base import Endpoint
@@ -22,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 # A check costs one small request a child; a request that meets a dead engine wakes the loop at once anyway.
 INTERVAL_S = 2.0
+# Until an engine that couldn't be proved is asked again; twice as long each time.
+PROOF_PAUSE_S, LONGEST_PROOF_PAUSE_S = 10.0, 600.0
 # A single failure may come from a busy machine. If a version fails this often in a row and the base model loads, the
 # version is at fault.
 MAX_FAILURES = 3
@@ -50,6 +55,9 @@ class Reconciler:
         """Why an older version is live than the chosen one; stays until another one goes live."""
         self._fallback: int | None = None
         self._lagging: str | None = None
+        self._next_proof = 0.0
+        """Not before, by the monotonic clock."""
+        self._proof_pause_s = PROOF_PAUSE_S
 
     async def run(self, interval_s: float = INTERVAL_S) -> None:
         """Check now, every ``interval_s``, and at once when a request found an engine gone. Never returns."""
@@ -72,8 +80,9 @@ class Reconciler:
         If the engine can't be started, ``fault`` says why, and the next check tries again.
         """
         async with self._swap.lock:
-            self._swap.route.trouble.clear()
             endpoints = await self._swap.host.served()
+            self._swap.forget_proofs(() if self._swap.route.trouble.is_set() else endpoints)
+            self._swap.route.trouble.clear()
             actions = [*self._restore_history(), *self._forget_lost(endpoints)]
             live = self._swap.registry.live()
             if live != self._fallback:
@@ -128,6 +137,7 @@ class Reconciler:
             endpoint = await self._complete(version, endpoint)
         previous = route.live
         if previous == endpoint:
+            await self._prove(version, endpoint)
             return []
         route.flip(endpoint)
         if previous and previous.version != version:
@@ -146,7 +156,26 @@ class Reconciler:
             return endpoint
 
     async def _load(self, version: int) -> Endpoint:
-        return await self._swap.load(None if version == BASE_VERSION else self._swap.registry.get(version))
+        adapter = None if version == BASE_VERSION else self._swap.registry.get(version)
+        return await self._swap.load(adapter, proved=False)
+
+    async def _prove(self, number: int, endpoint: Endpoint) -> None:
+        """Prove the live version, if it serves unproved: after a start, and after a rollback. Raises NotApplied."""
+        if (
+            number == BASE_VERSION
+            or self._swap.proof(number, endpoint)
+            or time.monotonic() < self._next_proof
+        ):
+            return
+        try:
+            await self._swap.prove(self._swap.registry.get(number), endpoint)
+            self._proof_pause_s = PROOF_PAUSE_S
+        except NotApplied:
+            raise
+        except EngineError as error:  # it may only be busy
+            logger.warning("%s is asked again later: %s", version_label(number), error)
+            self._next_proof = time.monotonic() + self._proof_pause_s
+            self._proof_pause_s = min(2 * self._proof_pause_s, LONGEST_PROOF_PAUSE_S)
 
     async def _fall_back(self, version: int, error: AdapterError, *, counts: bool) -> list[str]:
         """Serve an older version if the wanted one is at fault; do nothing if the engine is.
@@ -156,7 +185,7 @@ class Reconciler:
         self._failures += counts
         if str(error) != self.last.fault:  # said already
             logger.error("%s cannot be served: %s", version_label(version), error)
-        hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
+        hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | NotApplied | UnknownVersion)
         if version == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
             return []
         previous = self._swap.registry.previous_live()

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, PrunedVersion, UnknownVersion
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, Provenance, State
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, Probe, Provenance, State
 from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
 from burnish.system import durable
 
@@ -155,6 +155,12 @@ class Registry:
             durable.sync(self.root)
             self._append(number, "candidate", f"trained by {provenance.run_id}", {})
         return self.get(number)
+
+    def set_proof(self, number: int, proof: tuple[Probe, ...]) -> None:
+        """Replace a version's proof: it had none, or its contexts quote an erased user. Raises as ``get``, OSError."""
+        with self._writing:
+            manifest = self.get(number).manifest.model_copy(update={"proof": proof})
+            durable.replace(self._path(number) / MANIFEST, manifest.model_dump_json(indent=1))
 
     def verify(self, number: int) -> None:
         """Compare a version's files with its manifest. Raises UnknownVersion, PrunedVersion, CorruptAdapter."""

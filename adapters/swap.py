@@ -1,8 +1,8 @@
 """The swap changes the live version, in steps that can each be undone.
 
-verify → load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the commit
+verify → load → prove → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the commit
 leaves the old version live and nothing loaded. After a crash behind it, ``reconcile`` finishes the swap. A rollback to
-an old version or to the base model is the same function.
+an old version or to the base model is the same function, but isn't held up: ``reconcile`` proves it afterwards.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
 from burnish.adapters.errors import AdapterError, EngineError
 from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.proof import Grade, generates, prove
 from burnish.adapters.registry import Registry, waiting
 from burnish.adapters.route import LiveRoute
 
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 # How long a swap waits for an older version to drain when the engine has no room for another one.
 ROOM_TIMEOUT_S = 30.0
+SERVED_BEFORE = ("live", "retired")
+"""States of versions that were live once: a rollback to them isn't held up by a proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Swap:
         """For every change of the loaded versions."""
         self._retiring: dict[int, asyncio.Task[None]] = {}
         self._staged: set[int] = set()
+        self._proofs: dict[int, tuple[Endpoint, str, Grade]] = {}
+        """By version: where, in which engine, and how it was proved; forgotten when the engine was gone."""
 
     async def go_live(self, version: AdapterVersion | None, reason: str) -> Swapped:
         """Make a version (None: the base model) live; return as soon as new requests get it.
@@ -58,7 +64,7 @@ class Swap:
         number = version.number if version else BASE_VERSION
         await self._room(number)
         async with self.lock:
-            endpoint = await self.load(version)
+            endpoint = await self.load(version, proved=not (version and version.state in SERVED_BEFORE))
             replaced = self.registry.live()
             if replaced != number or self.registry.lost():
                 try:
@@ -144,20 +150,41 @@ class Swap:
                 with suppress(EngineError):  # the engine is down, or reconciling unloads it at the next start
                     await self.host.unload(number)
 
-    async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Verify, load and probe, under the lock; undo that on an error or if cancelled."""
+    async def load(self, version: AdapterVersion | None, *, proved: bool = True) -> Endpoint:
+        """Verify, load and prove, under the lock; undo that on an error or if cancelled.
+
+        Not ``proved``: the engine only has to answer, and ``prove`` is called later.
+        """
         number = version.number if version else BASE_VERSION
         if version:
             await asyncio.to_thread(self.registry.verify, number)
         await self.route.awake()
         try:
             endpoint = await self.host.load(version)
-            await self.host.probe(endpoint)
+            if version and proved:
+                await self.prove(version, endpoint)
+            else:
+                await generates(self.host, endpoint)
         except BaseException:
             with suppress(EngineError):  # the caller must see the first error
                 await self._unload_unless_used(number)
             raise
         return endpoint
+
+    async def prove(self, version: AdapterVersion, endpoint: Endpoint) -> None:
+        """Prove that the engine applies a version, unless that is known. Raises NotApplied, EngineError."""
+        if self.proof(version.number, endpoint) is None:
+            grade = await prove(self.host, version, endpoint)
+            self._proofs[version.number] = endpoint, self.host.engine, grade
+
+    def proof(self, number: int, endpoint: Endpoint | None) -> Grade | None:
+        """Return how a version was proved since the engine was last seen to start; None if it wasn't."""
+        where, engine, grade = self._proofs.get(number, (None, "", None))
+        return grade if (where, engine) == (endpoint, self.host.engine) else None
+
+    def forget_proofs(self, but: Collection[int] = ()) -> None:
+        """Forget what was proved, ``but`` of versions that the engine still serves: it was started again."""
+        self._proofs = {number: proof for number, proof in self._proofs.items() if number in but}
 
     async def _unload_unless_used(self, version: int) -> None:
         if version not in self.route.resident() and not self.route.in_flight(version):

@@ -24,7 +24,10 @@ from burnish.proxy.json_http import caller_of, json_response
 ROUGH_BYTES = 100_000_000
 
 
-NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "resident": []}
+NO_ENGINE: dict[str, Any] = {
+    **{"version": None, "name": None, "proof": None},
+    **{"served_by": [], "resident": []},
+}
 
 
 @dataclass(frozen=True, slots=True)

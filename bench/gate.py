@@ -30,6 +30,7 @@ from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
 from burnish.adapters.manifest import AdapterVersion, Provenance
+from burnish.adapters.proof import generates
 from burnish.adapters.registry import Registry
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.gate import judge
@@ -78,7 +79,7 @@ class Bench:
         endpoint = await self._host.load(version)
         sampler = Sampler("candidate", endpoint, _gates(_prompts(candidate.user), samples))
         try:
-            await self._host.probe(endpoint)
+            await generates(self._host, endpoint)
             await sampling.ask([sampler])
         finally:
             await self._host.unload(version.number)

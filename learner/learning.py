@@ -72,6 +72,7 @@ class Engine:
         return {
             "version": endpoint.version if endpoint else self.swap.registry.live(),
             "name": endpoint.model if endpoint else None,
+            "proof": endpoint and self.swap.proof(endpoint.version, endpoint),
             "served_by": list(endpoint.urls) if endpoint else [],
             "resident": sorted(self.swap.route.resident()),
         }

@@ -1,4 +1,4 @@
-"""burnish's own requests to an engine: load, list, probe."""
+"""burnish's own requests to an engine: load, list, go on with a context."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from typing import Any
 import httpx
 import orjson
 
-from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, ProbeFailed
-from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.errors import EngineRefused, EngineUnreachable, ProbeFailed
+from burnish.adapters.hosts.base import Continuation, Endpoint
 
 # An engine answers these in milliseconds; on an overloaded machine it may wait for a core.
 ASK_TIMEOUT_S = 10.0
 # A few tokens, on a machine that may be busy with eight streams and a trainer.
 PROBE_TIMEOUT_S = 60.0
-PROBE_TOKENS = 4
+# MLX gives eleven at most.
+LIKELIEST = 10
 # How much of an error page goes into a message.
 REASON_CHARACTERS = 300
+
+ID = "token_id:"
+"""So vLLM begins the name of a token with ``return_tokens_as_token_ids``."""
 
 FAULTS = (httpx.HTTPError, httpx.InvalidURL, OSError)
 """What a client of ``engine_client`` raises when it gets no answer. It has no time limit: use ``asyncio.timeout``."""
@@ -88,23 +92,36 @@ class EngineApi:
             )
         return answer
 
-    async def probe(self, endpoint: Endpoint) -> str:
-        """Generate a few tokens with an endpoint's model; return the name in the answer. Raises ProbeFailed."""
-        # Plain text: a chat template adds forty tokens, which cost more than the rest of a swap on a busy machine.
-        body: dict[str, Any] = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS}
-        body |= {"temperature": 0} | dict(endpoint.fields)
+    async def continuation(
+        self,
+        endpoint: Endpoint,
+        prompt: str | list[int],
+        tokens: int,
+        members: dict[str, Any],
+        timeout_s: float = PROBE_TIMEOUT_S,
+    ) -> Continuation:
+        """Go on with a prompt. ``members``: what this engine wants in the body besides. Raises EngineError."""
+        body = {"model": endpoint.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "seed": 0}
+        body |= members | dict(endpoint.fields)
+        reply = await self.ask("POST", "/v1/completions", body, timeout_s=timeout_s)
         try:
-            reply = await self.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
-            tokens = int(reply["usage"]["completion_tokens"])
-        except (EngineError, KeyError, TypeError, ValueError) as error:
-            raise ProbeFailed(
-                f"{endpoint.model} was loaded, but a test generation failed: {error}"
-            ) from error
-        if tokens < 1:
-            raise ProbeFailed(f"{endpoint.model} was loaded, but generates nothing")
-        return str(reply.get("model"))
+            choice = reply["choices"][0]
+            return Continuation(str(choice["text"]), _likeliest(choice.get("logprobs") or {}))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ProbeFailed(f"its answer isn't a completion: {reply}"[:REASON_CHARACTERS]) from error
 
     async def close(self) -> None:
         if self._client:
             await self._client.aclose()
             self._client = None
+
+
+def _likeliest(logprobs: dict[str, Any]) -> dict[int | str, float]:
+    """Read the first token's alternatives: chat's form (llama.cpp, MLX), or that of completions (vLLM, SGLang)."""
+    if content := logprobs.get("content"):
+        return {top.get("id", top["token"]): float(top["logprob"]) for top in content[0]["top_logprobs"]}
+    tops: dict[str, float] = (logprobs.get("top_logprobs") or [{}])[0]
+    return {
+        int(name.removeprefix(ID)) if name.startswith(ID) else name: float(logp)
+        for name, logp in tops.items()
+    }

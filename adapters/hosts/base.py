@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.manifest import AdapterVersion, Probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,16 @@ class Endpoint:
     @property
     def urls(self) -> tuple[str, ...]:
         return (self.url, *self.also)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What an engine says next after a context, greedily."""
+
+    text: str
+    likeliest: Mapping[int | str, float] = field(default_factory=dict)
+    """The likeliest first tokens, by id or, if the engine shows none, by text: log-probability in nats. Empty: the
+    engine gives no log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,12 @@ class AdapterHost(Protocol):
     """Name of the base model, e.g. "smollm2"."""
     base_digest: str
     """"sha256:<hex>" of the base weights."""
+    remedy: str
+    """What helps if the engine takes a version and ignores it."""
+
+    @property
+    def engine(self) -> str:
+        """Its name for users; another one after an update, if the engine tells its release."""
 
     @property
     def limits(self) -> HostLimits: ...
@@ -110,8 +127,11 @@ class AdapterHost(Protocol):
     async def served(self) -> dict[int, Endpoint]:
         """Ask the engine which versions it serves now."""
 
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real. Raises ProbeFailed."""
+    async def base(self, endpoint: Endpoint) -> Endpoint:
+        """Return how the engine of an endpoint answers as the base model."""
+
+    async def continuation(self, endpoint: Endpoint, probe: Probe, tokens: int) -> Continuation:
+        """Go on with a context for real, for so many tokens at most."""
 
     async def close(self) -> None:
         """Stop what this host started."""

@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from burnish.adapters import errors
-from burnish.adapters.errors import EngineError, ProbeFailed
+from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.base import Endpoint, HostLimits
+from burnish.adapters.hosts.base import Continuation, Endpoint, HostLimits
 from burnish.adapters.hosts.context import MAX_RESIDENT, window
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import EngineSettings
 from burnish.adapters.hosts.fetch import file_digest
-from burnish.adapters.hosts.user_engine import MAX_RANK
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.hosts.user_engine import ASKING, MAX_RANK
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Probe
 from burnish.system.child import Child, ChildError
 from burnish.system.child_log import tail
 from burnish.system.memory import available_bytes
@@ -60,6 +60,9 @@ class _Engine:
 
 class EmbeddedHost:
     """AdapterHost over llama.cpp children. Serves ``<base_model>`` and ``<base_model>@v<n>``."""
+
+    engine = "the embedded engine"
+    remedy = "Install burnish again, with the engine that it names (scripts/install)"
 
     def __init__(
         self,
@@ -130,14 +133,16 @@ class EmbeddedHost:
     async def forget(self, version: AdapterVersion) -> None:
         forget_converted(self._state, version)
 
-    async def probe(self, endpoint: Endpoint) -> None:
+    async def base(self, endpoint: Endpoint) -> Endpoint:
+        """Return the child of a version, with its adapter off."""
+        return replace(endpoint, fields=endpoint.without_adapter or endpoint.fields)
+
+    async def continuation(self, endpoint: Endpoint, probe: Probe, tokens: int) -> Continuation:
         api = EngineApi(endpoint.url, endpoint.api_key)
         try:
-            name = await api.probe(endpoint)
+            return await api.continuation(endpoint, list(probe.ids) or probe.text, tokens, ASKING)
         finally:
             await api.close()
-        if name != endpoint.model:
-            raise ProbeFailed(f"{endpoint.model} answered as {name}")
 
     async def close(self) -> None:
         async with self._lock:

@@ -35,6 +35,8 @@ class LlamaCppHost(NamedModelHost, ConvertingHost):
     Other models of the server are left alone; only sections that burnish added are removed.
     """
 
+    engine = "llama-server"
+    remedy = "Update llama.cpp, and start it with --cache-ram 0"
     limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
 
     def __init__(self, url: str, *, preset: Path, **own: Any) -> None:

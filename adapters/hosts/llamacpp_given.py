@@ -24,6 +24,8 @@ class LlamaCppGivenHost(ConvertingHost):
     another adapter. So other clients should not use such a server directly.
     """
 
+    engine = "llama-server"
+    remedy = "Update llama.cpp, and start it with --cache-ram 0"
     limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     def __init__(self, url: str, **own: Any) -> None:

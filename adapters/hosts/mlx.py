@@ -22,10 +22,11 @@ from typing import Any
 from burnish.adapters.convert.mlx import BASE_CONFIG, WEIGHTS, MlxBase, read_base, to_mlx
 from burnish.adapters.convert.room import writing
 from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
-from burnish.adapters.hosts.base import Endpoint, HostLimits
+from burnish.adapters.hosts.api import LIKELIEST
+from burnish.adapters.hosts.base import Continuation, Endpoint, HostLimits
 from burnish.adapters.hosts.converted import check_base
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Probe
 from burnish.system.threads import in_one_thread
 
 # Live, candidate, and two that drain after quick swaps; on the disk they cost little.
@@ -35,25 +36,21 @@ PROBE_TIMEOUT_S = 300.0
 # A path that no machine has.
 NOWHERE = "/nonexistent/burnish-check"
 
-# Enough numbers that even a weak adapter moves one of them by more than bfloat16 rounds; the server's limit is 11.
-_PROBE: dict[str, Any] = {
-    "prompt": "Hello", "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 11,
-    "seed": 0,  # such requests are served alone: rounding in a batch must not look like an adapter
-}  # fmt: skip
-
-_Logprobs = list[dict[int, float]]
+# Such requests are served alone: rounding in a batch must not look like an adapter.
+_ASKING: dict[str, Any] = {"logprobs": True, "top_logprobs": LIKELIEST, "seed": 0}
 
 
 class MlxHost(ConvertingHost):
     """AdapterHost over a running mlx_lm.server on this machine, which reads converted versions from ``state_dir``."""
 
+    engine = "MLX"
     # The base is loaded when it is asked for, and costs nothing until then.
     limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     def __init__(self, url: str, *, base_path: Path, **own: Any) -> None:
         """Send nothing yet. ``base_path``: the directory that the server was started with. See ConvertingHost."""
         super().__init__(url, base_model=str(base_path), base_path=base_path, **own)
-        self._of_base: _Logprobs | None = None
+        self.remedy = f"Update it (pip install -U mlx-lm), and {self._advice()}"
         for scrap in self._state.glob(".*.partial"):
             shutil.rmtree(scrap, ignore_errors=True)
 
@@ -107,31 +104,14 @@ class MlxHost(ConvertingHost):
             version.number: self._naming(version) for version in converted
         }
 
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens, and check that an adapter changes them. Raises ProbeFailed."""
-        if self._of_base is None:  # asked first: the version must stay in memory
-            self._of_base = await self._sample(self._naming(None))
-        if endpoint.version != BASE_VERSION and await self._sample(endpoint) == self._of_base:
-            raise ProbeFailed(
-                f"MLX at {self._api.url} answers with v{endpoint.version} exactly as the base model does, so it "
-                f"ignores the adapter; update it (pip install -U mlx-lm), and {self._advice()}"
-            )
-
-    async def _sample(self, endpoint: Endpoint) -> _Logprobs:
-        """Return the likeliest tokens at each place of a greedy answer. Raises ProbeFailed."""
-        body = {"model": endpoint.model} | _PROBE | dict(endpoint.fields)
+    async def continuation(self, endpoint: Endpoint, probe: Probe, tokens: int) -> Continuation:
+        """Go on with a text: this server takes no ids. The model may have to be read first."""
         try:
-            answer = await self._api.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
-            places = answer["choices"][0]["logprobs"]["content"]
-            sampled = [
-                {int(top["id"]): float(top["logprob"]) for top in place["top_logprobs"]} for place in places
-            ]
-        except (EngineError, LookupError, TypeError, ValueError) as error:
-            hint = "; it must run on this machine, as the same user" if "does not exist" in str(error) else ""
-            raise ProbeFailed(f"MLX can't answer with v{endpoint.version}: {error}{hint}") from error
-        if not sampled:
-            raise ProbeFailed(f"MLX generates nothing with v{endpoint.version}")
-        return sampled
+            return await self._api.continuation(endpoint, probe.text, tokens, _ASKING, PROBE_TIMEOUT_S)
+        except EngineRefused as error:
+            if "does not exist" not in error.detail:
+                raise
+            raise ProbeFailed(f"{error}; it must run on this machine, as the same user") from error
 
     async def _demand_up(self) -> None:
         try:

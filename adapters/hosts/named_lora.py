@@ -39,8 +39,6 @@ _UNSUPPORTED = re.compile(
 class NamedLoraHost(NamedModelHost):
     """AdapterHost over a running engine that takes ``{"lora_name", "lora_path"}``; a subclass says how exactly."""
 
-    engine: ClassVar[str]
-    """Its name for users."""
     load_route: ClassVar[str]
     unload_route: ClassVar[str]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
-from burnish.adapters.hosts.base import HostLimits, engine_name
+from burnish.adapters.hosts.base import Continuation, Endpoint, HostLimits, engine_name
 from burnish.adapters.hosts.converted import ensure_converted
 from burnish.adapters.hosts.ollama_api import AdaptersRefused, OllamaApi, full
 from burnish.adapters.hosts.ollama_show import ModelDescription, takes_adapters
 from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost, NamedModelHost
-from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.manifest import AdapterVersion, Probe
 from burnish.adapters.merging import ensure_merged
 
 # Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
@@ -40,6 +40,9 @@ class OllamaHost(NamedModelHost, ConvertingHost):
     Its other models are left alone; only models that burnish created are deleted.
     """
 
+    engine = "Ollama"
+    remedy = "Update Ollama, or serve the model by llama.cpp"
+
     def __init__(self, url: str, **own: Any) -> None:
         """Send nothing yet. See ConvertingHost."""
         super().__init__(url, **own)
@@ -55,6 +58,9 @@ class OllamaHost(NamedModelHost, ConvertingHost):
         return HostLimits(
             MAX_RANK, MAX_RESIDENT, base_stays=True, keeps=not self._merges, merged=self._merges
         )
+
+    async def continuation(self, endpoint: Endpoint, probe: Probe, tokens: int) -> Continuation:
+        return await self._ollama.continuation(endpoint.model, probe.text, tokens)
 
     async def check(self) -> None:
         """Check that it is Ollama, that it has the base, and that the base has the expected weights."""
@@ -84,8 +90,7 @@ class OllamaHost(NamedModelHost, ConvertingHost):
 
     async def _serving(self) -> set[str]:
         models = await self._ollama.models()
-        if self._release is None:
-            await self._learn_release()
+        await self._learn_release()  # it may have been updated since
         return models | ({self.base_model} if full(self.base_model) in models else set())
 
     async def _drop(self, name: str) -> None:
@@ -96,6 +101,7 @@ class OllamaHost(NamedModelHost, ConvertingHost):
         release = await self._ollama.release()
         if release != self._release:
             self._release, self._merges = release, not takes_adapters(release)
+            self.engine = f"Ollama {release}".rstrip()
 
     async def _base(self) -> ModelDescription:
         """Return the base's description. Raises IncompatibleAdapter if versions are trained on other weights."""

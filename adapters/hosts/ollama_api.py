@@ -11,8 +11,15 @@ from typing import Any
 
 import orjson
 
-from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, EngineUnreachable
-from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.errors import (
+    CorruptAdapter,
+    EngineError,
+    EngineRefused,
+    EngineUnreachable,
+    ProbeFailed,
+)
+from burnish.adapters.hosts.api import LIKELIEST, REASON_CHARACTERS, EngineApi
+from burnish.adapters.hosts.base import Continuation
 from burnish.adapters.hosts.ollama_show import ModelDescription, read_description
 
 # An adapter has tens of megabytes, and Ollama may run on another machine.
@@ -124,6 +131,19 @@ class OllamaApi:
         answer = await self._api.ask("POST", "/api/chat", body, timeout_s=limit_s)
         debug_info = answer.get("_debug_info") if isinstance(answer, dict) else None
         return str(debug_info["rendered_template"]) if debug_info else None
+
+    async def continuation(self, name: str, text: str, tokens: int) -> Continuation:
+        """Go on with a text, past the template. Log-probabilities come from 0.12.11 on."""
+        body = {"model": name, "prompt": text, "raw": True, "stream": False}
+        body |= {"logprobs": True, "top_logprobs": LIKELIEST}
+        body |= {"options": {"num_predict": tokens, "temperature": 0, "seed": 0}}
+        answer = await self._api.ask("POST", "/api/generate", body, timeout_s=LOAD_TIMEOUT_S)
+        try:
+            tops = (answer.get("logprobs") or [{}])[0].get("top_logprobs") or []
+            likeliest = {top["token"]: float(top["logprob"]) for top in tops}
+            return Continuation(str(answer["response"]), likeliest)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ProbeFailed(f"its answer isn't one of Ollama's: {answer}"[:REASON_CHARACTERS]) from error
 
     async def drop(self, name: str) -> None:
         """Free a model's memory and delete it, if there is one. Ollama deletes its files, too."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from burnish.adapters.errors import EngineError, EngineUnreachable
-from burnish.adapters.hosts.base import AdapterHost, Endpoint, HostLimits
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.hosts.base import AdapterHost, Continuation, Endpoint, HostLimits
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Probe
 
 
 class Replicas:
@@ -24,12 +24,17 @@ class Replicas:
         first = next(iter(self._hosts.values()))
         self.base_model = first.base_model
         self.base_digest = first.base_digest
+        self.remedy = first.remedy
         for url, host in self._hosts.items():
             if (host.base_model, host.base_digest) != (self.base_model, self.base_digest):
                 raise EngineError(
                     f"the replicas differ: {url} serves {host.base_model} ({host.base_digest}), another one "
                     f"{self.base_model} ({self.base_digest}); all must serve the same model"
                 )
+
+    @property
+    def engine(self) -> str:
+        return ", ".join(dict.fromkeys(host.engine for host in self._hosts.values()))
 
     @property
     def limits(self) -> HostLimits:
@@ -87,9 +92,11 @@ class Replicas:
             for number in versions
         }
 
-    async def probe(self, endpoint: Endpoint) -> None:
-        single = {url: replace(endpoint, url=url, also=()) for url in endpoint.urls}
-        await asyncio.gather(*(self._hosts[url].probe(part) for url, part in single.items()))
+    async def base(self, endpoint: Endpoint) -> Endpoint:
+        return await self._hosts[endpoint.url].base(endpoint)
+
+    async def continuation(self, endpoint: Endpoint, probe: Probe, tokens: int) -> Continuation:
+        return await self._hosts[endpoint.url].continuation(endpoint, probe, tokens)
 
     async def close(self) -> None:
         await asyncio.gather(*(host.close() for host in self._hosts.values()))

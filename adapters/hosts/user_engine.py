@@ -8,18 +8,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.base import Endpoint, engine_name
+from burnish.adapters.errors import EngineError, EngineRefused
+from burnish.adapters.hosts.api import LIKELIEST, EngineApi
+from burnish.adapters.hosts.base import Continuation, Endpoint, engine_name
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Probe
 
+ASKING = {"logprobs": LIKELIEST, "return_tokens_as_token_ids": True, "cache_prompt": False}
+"""In a body, for likeliest tokens by id; each of vLLM, SGLang and llama.cpp ignores what it doesn't know."""
 # llama.cpp and mlx-lm have no limit; a larger adapter is as big as the layers that it changes.
 MAX_RANK = 256
 
 
-class UserEngineHost:
+class UserEngineHost(ABC):
     """The common part of an AdapterHost over an engine that the user runs; a subclass loads, unloads and lists."""
+
+    engine: str
+    remedy: str
 
     def __init__(
         self,
@@ -44,8 +49,22 @@ class UserEngineHost:
     async def forget(self, version: AdapterVersion) -> None:
         return  # the engine reads a version's own directory, and keeps no file besides
 
-    async def probe(self, endpoint: Endpoint) -> None:
-        await self._api.probe(endpoint)
+    @abstractmethod
+    async def load(self, version: AdapterVersion | None) -> Endpoint: ...
+
+    async def base(self, endpoint: Endpoint) -> Endpoint:
+        return await self.load(None)
+
+    async def continuation(self, endpoint: Endpoint, probe: Probe, tokens: int) -> Continuation:
+        prompt = list(probe.ids) or probe.text
+        try:
+            return await self._api.continuation(endpoint, prompt, tokens, ASKING)
+        except EngineRefused as error:
+            if "logprob" not in error.detail:
+                raise
+            return await self._api.continuation(
+                endpoint, prompt, tokens, {}
+            )  # its owner allows fewer, or none
 
     async def close(self) -> None:
         """Close our connections; the user's engine goes on."""
@@ -76,7 +95,7 @@ class ConvertingHost(UserEngineHost):
         return converted_path(self._state, version, self.base_digest)
 
 
-class NamedModelHost(UserEngineHost, ABC):
+class NamedModelHost(UserEngineHost):
     """The common part of the hosts of engines in which each version has a name of its own beside the base."""
 
     def __init__(self, url: str, **own: Any) -> None:

@@ -42,6 +42,10 @@ class VllmHost(NamedLoraHost):
     """AdapterHost over a running vLLM."""
 
     engine = "vLLM"
+    remedy = (
+        "vLLM ignores the adapters of some model families without an error, above all of multimodal ones "
+        "(…ForConditionalGeneration): serve the family's text-only model, update vLLM, or serve the model by llama.cpp"
+    )
     load_route = "/v1/load_lora_adapter"
     unload_route = "/v1/unload_lora_adapter"
 
@@ -83,6 +87,7 @@ class SglangHost(NamedLoraHost):
     """AdapterHost over a running SGLang."""
 
     engine = "SGLang"
+    remedy = "Start it with --lora-target-modules all, else update SGLang, or serve the model by llama.cpp"
     load_route = "/load_lora_adapter"
     unload_route = "/unload_lora_adapter"
 

@@ -22,8 +22,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from burnish.adapters.convert.gguf import to_gguf
+from burnish.adapters.convert.gguf_layout import read_base
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.converted import converted_path
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.mlx import MlxHost
@@ -33,6 +36,7 @@ from burnish.adapters.manifest import AdapterVersion
 from tests.support.inprocess import listening
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import DIGEST, version_of, write_peft
+from tests.support.next_tokens import next_tokens, text_of, word
 from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, OllamaDouble, ollama_double
 from tests.support.patience import within
 from tests.support.tiny_gguf import TINY, tiny_lora
@@ -70,6 +74,13 @@ class Engine:
     async def start(self) -> None: ...
 
     async def restart(self) -> None: ...
+
+    def deafen(self, version: AdapterVersion) -> None:
+        """Let the engine take a version, and answer as the base model; llama.cpp reads an adapter of zeros."""
+        target = converted_path(self.state, version, self.digest)
+        target.unlink(missing_ok=True)
+        silent = {name: each * ("lora_A" in name) for name, each in tiny_lora(TINY, 0).items()}
+        to_gguf(write_peft(self.folder / "silent", silent), read_base(self.gguf), target)
 
     def open(self, **changes: Any) -> AdapterHost:
         """Open a host on this engine; ``changes``: other arguments than usual."""
@@ -158,6 +169,10 @@ class Ollama(Engine):
     async def restart(self) -> None:
         for name in list(self.double.running):
             await self.double._stop(name)
+        self.double.release += ".1"  # it stopped for an update: nothing else shows that it did
+
+    def deafen(self, version: AdapterVersion) -> None:
+        self.double.faults.add("deaf")
 
     def host(self, **changes: Any) -> OllamaHost:
         return OllamaHost(**self.own({"api_key": KEY} | changes))
@@ -194,6 +209,9 @@ class NamedLora(Engine):
         own = self.own({"api_key": KEY} | changes)
         return self.hosts(**{name: own[name] for name in own.keys() - {"base_path", "state_dir"}})
 
+    def deafen(self, version: AdapterVersion) -> None:
+        self.double.deaf = True
+
     def posted(self, route: str) -> list[dict[str, Any]]:
         return [body for path, body in self.double.asked if path == route]
 
@@ -227,6 +245,9 @@ class Mlx(Engine):
         own = self.own({"base_path": self.base} | changes)
         return MlxHost(**{name: own[name] for name in own.keys() - {"base_model"}})
 
+    def deafen(self, version: AdapterVersion) -> None:
+        self.ignores = True
+
     async def _health(self, _: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"} if self.healthy else {}, 200 if self.healthy else 503)
 
@@ -238,8 +259,10 @@ class Mlx(Engine):
         adapter = None if self.ignores else body["adapters"]
         if adapter and not Path(adapter).exists():
             return JSONResponse({"error": f"The adapter path does not exist: {adapter}"}, 404)
-        top = {"id": 1, "logprob": -float(len(str(adapter)))}
-        return JSONResponse({"choices": [{"text": "Hi", "logprobs": {"content": [{"top_logprobs": [top]}]}}]})
+        logps = next_tokens(body["prompt"], adapter and Path(adapter))
+        tops = [{"id": token, "token": word(token), "logprob": logp} for token, logp in logps.items()]
+        choice = {"text": text_of(logps), "logprobs": {"content": [{"top_logprobs": tops}]}}
+        return JSONResponse({"choices": [choice]})
 
 
 KINDS: list[type[Engine]] = [Embedded, Router, Ollama, OllamaMerged, Vllm, Sglang, Mlx]

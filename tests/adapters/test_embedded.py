@@ -15,6 +15,7 @@ import pytest
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.context import MAX_RESIDENT
 from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.adapters.proof import generates
 from tests.support.engine import answer, deltas, headers
 from tests.support.lora import Make
 from tests.support.patience import within
@@ -106,7 +107,7 @@ async def test_a_damaged_conversion_is_made_again(host: EmbeddedHost, make: Make
     with pytest.raises(EngineError):
         await host.load(version)
     assert host.processes() == {}
-    await host.probe(await host.load(version))
+    await generates(host, await host.load(version))
 
 
 async def test_a_model_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:

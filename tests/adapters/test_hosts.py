@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
+from burnish.adapters.proof import generates
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
@@ -37,7 +38,7 @@ async def test_versions_are_served_side_by_side_until_they_are_unloaded(engine: 
     assert await host.served() == served
     assert [endpoint.version for endpoint in served.values()] == [0, 1, 2]
     for endpoint in served.values():
-        await host.probe(endpoint)
+        await generates(host, endpoint)
     if engine.answers:
         texts = [await answer(endpoint, PROMPT) for endpoint in served.values()]
         assert len(set(texts)) == 3
@@ -66,7 +67,7 @@ async def test_a_version_is_served_again_after_the_engine_forgot_it(engine: Engi
     assert (await reconciler.reconcile_once()).fault is None
     with swap.route.lease() as lease:
         assert lease.endpoint.version == 1
-        await host.probe(lease.endpoint)
+        await generates(host, lease.endpoint)
     await swap.close()
 
 
@@ -109,7 +110,7 @@ async def test_a_full_disk_is_named_and_leaves_nothing(engine: Engine) -> None:
         await host.load(version)
     assert "cannot write" in str(refused.value)
     assert left(engine) == []
-    await host.probe(await host.load(version))
+    await generates(host, await host.load(version))
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
@@ -129,7 +130,7 @@ async def test_the_key_goes_with_every_request_and_shows_nowhere(engine: Engine)
     assert await stranger.served() == {}
     host = engine.open()
     endpoint = await host.load(engine.make(1))
-    await host.probe(endpoint)
+    await generates(host, endpoint)
     assert endpoint.api_key == KEY
     assert KEY not in repr(endpoint)
 
@@ -155,4 +156,4 @@ async def test_two_proxies_on_one_engine_do_not_disturb_each_other(engine: Engin
     await mine.unload(7)
     assert 7 not in await mine.served()
     assert (await other.served())[7] == second
-    await other.probe(second)
+    await generates(other, second)

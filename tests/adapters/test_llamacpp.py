@@ -9,6 +9,7 @@ import pytest
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import engine_name
+from burnish.adapters.proof import generates
 from tests.adapters.engines import PROMPT, Router
 from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
@@ -49,7 +50,7 @@ async def test_a_killed_process_is_noticed_and_replaced(engine: Router) -> None:
     while await host.served():  # until the router has noticed
         await asyncio.sleep(0)
     assert await host.load(version) == first
-    await host.probe(first)
+    await generates(host, first)
 
 
 async def test_a_load_that_would_end_another_model_is_refused(engine: Router) -> None:
@@ -69,7 +70,7 @@ async def test_a_load_that_the_server_fails_leaves_nothing_and_can_be_repeated(e
     with pytest.raises(EngineError, match=r"could not load tiny@v1-\w+ \(its process ended with status 1\)"):
         await host.load(version)
     assert (engine.preset.read_bytes(), await host.served()) == (before, {})
-    await host.probe(await host.load(version))
+    await generates(host, await host.load(version))
 
 
 async def test_a_cancelled_load_leaves_nothing(engine: Router) -> None:

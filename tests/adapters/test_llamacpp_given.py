@@ -11,6 +11,7 @@ from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.proof import generates
 from tests.adapters.engines import OTHER_DIGEST, PROMPT, Engine
 from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
@@ -56,7 +57,7 @@ async def test_a_version_is_served_once_the_server_was_started_with_it(engine: G
     assert texts == [untouched, texts[1], texts[2], untouched, texts[2], texts[1]]
     assert len(set(texts)) == 3
     for endpoint in (bare, first, second):
-        await host.probe(endpoint)
+        await generates(host, endpoint)
     await host.unload(1)
     assert sorted(await host.served()) == [0, 2], "though the server still has it"
     assert await host.load(versions[0]) == first

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from burnish.adapters.errors import EngineError, ProbeFailed
+from burnish.adapters.errors import EngineError, NotApplied, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import Detected
 from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import NOWHERE, MlxHost
+from burnish.adapters.proof import generates, prove
 from tests.adapters.engines import Mlx
 
 KINDS = [Mlx]
@@ -25,8 +26,8 @@ async def test_a_request_names_the_converted_version_and_the_base_names_none(eng
     assert directory.parent == engine.state
     assert sorted(os.listdir(directory)) == ["adapter_config.json", "adapters.safetensors"]
     assert {bare.model, version.model} == {str(engine.base)}, 'beside "default_model" adapters are ignored'
-    await host.probe(version)
-    assert [body["adapters"] for body in engine.asked] == [None, str(directory)]
+    await generates(host, version)
+    assert [body["adapters"] for body in engine.asked] == [str(directory)]
     await host.unload(3)
     assert list(engine.state.iterdir()) == []
 
@@ -36,8 +37,9 @@ async def test_an_ignored_adapter_is_found_out(engine: Mlx) -> None:
     await host.check()
     assert engine.asked[0]["adapters"] == NOWHERE
     engine.ignores = True
-    with pytest.raises(ProbeFailed, match="exactly as the base model"):
-        await host.probe(await host.load(engine.make(1)))
+    version = engine.make(1)
+    with pytest.raises(NotApplied, match=rf"ignores it.*mlx_lm\.server --model {engine.base}"):
+        await prove(host, version, await host.load(version))
     with pytest.raises(EngineError, match=rf"ignores `adapters`.*mlx_lm\.server --model {engine.base}"):
         await host.check()
 
@@ -47,7 +49,7 @@ async def test_a_version_that_the_server_cannot_see_says_so(engine: Mlx) -> None
     endpoint = await host.load(engine.make(1))
     await host.unload(1)
     with pytest.raises(ProbeFailed, match="must run on this machine"):
-        await host.probe(endpoint)
+        await generates(host, endpoint)
 
 
 async def test_a_server_whose_generation_died_serves_nothing(engine: Mlx) -> None:

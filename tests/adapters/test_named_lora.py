@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
 from burnish.adapters.hosts import named_lora
 from burnish.adapters.hosts.base import Endpoint, engine_name
+from burnish.adapters.proof import generates
 from tests.adapters.engines import NamedLora, Sglang, Vllm
 from tests.support.inprocess import listening
 from tests.support.patience import within
@@ -141,7 +142,7 @@ async def test_a_probe_of_a_version_that_is_gone_fails(engine: NamedLora) -> Non
     endpoint = await host.load(engine.make(1))
     engine.double.restart()
     with pytest.raises(ProbeFailed):
-        await host.probe(endpoint)
+        await generates(host, endpoint)
 
 
 async def test_another_kind_of_server_is_not_taken_for_the_engine(engine: NamedLora) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineUnreachable, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.proof import generates
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
@@ -77,7 +78,7 @@ async def test_the_steps_on_the_wire(engine: Ollama) -> None:
         ("GET", "/api/tags"),
     ]
     assert list(engine.state.iterdir()) == [], "Ollama has its own copy"
-    await host.probe(endpoint)
+    await generates(host, endpoint)
     (running,) = double.running.values()
     double.requests.clear()
     await host.unload(1)
@@ -120,7 +121,7 @@ async def test_a_release_that_refuses_adapters_gets_merged_models(engine: Ollama
     assert not host.limits.merged
     endpoint = await host.load(engine.make(1))
     assert host.limits.merged
-    await host.probe(endpoint)
+    await generates(host, endpoint)
     engine.double.requests.clear()
     await host.load(engine.make(2))
     assert [path for _, path in engine.double.requests].count("/api/create") == 1, "it isn't asked again"
@@ -233,8 +234,8 @@ async def test_an_ollama_that_dies_loses_nothing(engine: Ollama, fault: str, wor
     assert models == before[1]
     if fault == "dies_in_upload":
         assert blobs == before[2]
-    await host.probe(first)
-    await host.probe(await host.load(engine.versions[1]))
+    await generates(host, first)
+    await generates(host, await host.load(engine.versions[1]))
 
 
 async def test_a_load_that_is_cancelled_leaves_nothing(engine: Ollama) -> None:

@@ -15,13 +15,14 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
+from burnish.adapters.errors import EngineError, IncompatibleAdapter, NotApplied, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.detect import Detected, detect, weights_digest
 from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.proof import generates, prove
 from tests.engines.conftest import make_live
 from tests.support.engine import answer, deltas
 from tests.support.inprocess import serving
@@ -129,7 +130,7 @@ async def test_greedy_texts_are_those_of_peft(host: MlxHost, make: Make, base: P
     )
     for version in adapters:
         endpoint = await host.load(version)
-        await host.probe(endpoint)
+        await generates(host, endpoint)
         texts = [await greedy(endpoint, prompt) for prompt in PROMPTS]
         if isinstance(model, PeftModel):
             model.load_adapter(version.path, adapter_name=str(version.number))
@@ -245,10 +246,11 @@ async def test_burnish_rolls_back_during_a_stream(mlx: str, base: Path, digest: 
 
 async def test_an_adapter_that_the_server_ignores_is_found_out(host: MlxHost, make: Make) -> None:
     """The trap: beside the name "default_model" it says nothing, and answers as the bare model."""
-    endpoint = await host.load(make(9))
-    await host.probe(endpoint)
-    with pytest.raises(ProbeFailed, match="exactly as the base model"):
-        await host.probe(replace(endpoint, model="default_model"))
+    version = make(9)
+    endpoint = await host.load(version)
+    await prove(host, version, endpoint)
+    with pytest.raises(NotApplied, match="ignores it"):
+        await prove(host, version, replace(endpoint, model="default_model"))
 
 
 async def test_another_models_adapter_is_refused_and_the_server_survives(host: MlxHost, make: Make) -> None:
@@ -261,5 +263,5 @@ async def test_another_models_adapter_is_refused_and_the_server_survives(host: M
     config["lora_parameters"]["keys"] = ["model.layers.99.self_attn.q_proj"]
     path.write_text(json.dumps(config))
     with pytest.raises(ProbeFailed, match="not an adapter parameter"):
-        await host.probe(endpoint)
-    await host.probe(await host.load(None))
+        await generates(host, endpoint)
+    await generates(host, await host.load(None))

@@ -17,6 +17,7 @@ from burnish.adapters.hosts.base import Endpoint, engine_name
 from burnish.adapters.hosts.fetch import ensure_small_model, file_digest
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.proof import generates
 from tests.engines.conftest import VLLM_MAX_RANK
 from tests.support.engine import OPENINGS, deltas
 from tests.support.lora import Make, version_of
@@ -81,7 +82,7 @@ async def test_three_adapters_come_and_go_beside_each_other(host: VllmHost, make
     for seed in (1, 2, 3):
         version = make(seed)
         endpoint = await host.load(version)
-        await host.probe(endpoint)
+        await generates(host, endpoint)
         assert await host.load(version) == endpoint, "loading is idempotent"
         texts[endpoint.model] = await answer(endpoint)
     assert len(set(texts.values())) == 4, "each answers with its own weights"
@@ -136,7 +137,7 @@ async def test_a_rank_above_the_limit_is_refused_and_the_server_survives(host: V
     with pytest.raises(IncompatibleAdapter, match="--max-lora-rank 32"):
         await host.load(make(7, rank=VLLM_MAX_RANK * 2))
     assert (await host.served()).keys() == {0}
-    await host.probe(await host.load(make(8, rank=VLLM_MAX_RANK)))
+    await generates(host, await host.load(make(8, rank=VLLM_MAX_RANK)))
 
 
 async def test_dora_is_refused_by_us_and_by_vllm(host: VllmHost, make: Make, vllm: str) -> None:
@@ -150,7 +151,7 @@ async def test_dora_is_refused_by_us_and_by_vllm(host: VllmHost, make: Make, vll
     await api.close()
     assert refused.value.status == 500
     assert isinstance(host.explained(refused.value, version, 4), IncompatibleAdapter)
-    await host.probe(await host.load(None))
+    await generates(host, await host.load(None))
 
 
 async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cache(

@@ -62,11 +62,12 @@ class OllamaDouble:
     """By full name."""
     engine: list[str]
     """Arguments of every llama-server."""
+    base: str
     release: str = WITH_ADAPTERS
     faults: set[str] = field(default_factory=set)
     """Of "ndjson", "error_in_stream", "damaged_upload", "no_adapters", "forgets" (the new model), "forgets_<member>"
     (of a model from a file), "no_render", "renders_otherwise" (but the base), "dies_in_upload", "dies_in_create",
-    "hangs_in_upload"."""
+    "hangs_in_upload", "deaf" (adapters and merged weights change nothing), "no_logprobs"."""
     dead: bool = False
     """It ended; every connection is cut until this is taken back."""
     api_key: str | None = None
@@ -81,7 +82,7 @@ class OllamaDouble:
     def blobs(self) -> set[str]:
         return {path.name.replace("-", ":") for path in self.folder.glob("sha256-*")}
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:  # noqa: PLR0912 – a table of routes
         if self.dead:
             return self._cut(request)
         self.requests.append((request.method, request.path))
@@ -108,6 +109,8 @@ class OllamaDouble:
             case "POST", "/api/chat":
                 return await self._render(name, body)
             case "POST", "/api/generate":
+                if "prompt" in body:
+                    return await self._continue(name, body)
                 assert body["keep_alive"] == 0
                 await self._stop(name)
                 return web.json_response({"model": name, "done": True, "done_reason": "unload"})
@@ -240,7 +243,8 @@ class OllamaDouble:
         async with self._starting:
             if name not in self.running:
                 log = self.folder / f"{name.replace(':', '-').replace('/', '-')}.log"
-                model = self.models[name]
+                deaf = "deaf" in self.faults
+                model = self.models[full(self.base)] if deaf else self.models[name]
                 weights = ["--model", str(self.blob(model.weights)), "--alias", name]
                 lora = ["--lora", str(self.blob(model.adapter))] if model.adapter else []
                 server = LlamaServer([*self.engine, *weights, *lora], log)
@@ -275,6 +279,23 @@ class OllamaDouble:
                 await reply.write_eof()
             return reply
 
+    async def _continue(self, name: str, body: dict[str, Any]) -> web.Response:
+        """Go on with a raw text."""
+        assert body["raw"]
+        server = await self._server(name)
+        options = body["options"]
+        asked = {"prompt": body["prompt"], "max_tokens": options["num_predict"], "temperature": 0}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(
+                f"{server.url}/v1/completions", json=asked | {"logprobs": body["top_logprobs"]}
+            ) as answer,
+        ):
+            choice = (await answer.json())["choices"][0]
+        tops = choice["logprobs"]["content"]
+        shown = {"logprobs": tops} if "no_logprobs" not in self.faults else {}
+        return web.json_response({"model": name, "response": choice["text"], "done": True} | shown)
+
     async def _stop(self, name: str) -> None:
         if server := self.running.pop(name, None):
             await asyncio.to_thread(server.__exit__)
@@ -301,7 +322,7 @@ async def ollama_double(
     """Run one that has a single base model; ``context``: tokens of all ``parallel`` requests together."""
     slots = ["--ctx-size", str(context), "--parallel", str(parallel)]
     engine = [*slots, "--fit", "off", "--cache-ram", "0"]
-    double = OllamaDouble(folder, {full(base): Model(digest)}, engine, release)
+    double = OllamaDouble(folder, {full(base): Model(digest)}, engine, base, release)
     double.blob(digest).symlink_to(gguf)
     app = web.Application(client_max_size=1024**3)
     app.router.add_route("*", "/{path:.*}", double._answer)

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.next_tokens import next_tokens, text_of, word
 
 
 @dataclass
@@ -31,6 +32,14 @@ class NamedLoraDouble:
     """False: it runs on another machine."""
     lies: bool = False
     """Says that it loaded, but does not list it, like another replica behind one address."""
+    deaf: bool = False
+    """Takes adapters, and answers as the base model."""
+    logprobs: bool = True
+    """False: it gives texts only."""
+    busy: int = 0
+    """Refuses so many requests for text."""
+    strength: float = 1.0
+    """How far adapters move its answers."""
     asleep: bool | None = None
     """None: started without sleep mode."""
     loaded: dict[str, str] = field(default_factory=dict)
@@ -97,8 +106,22 @@ class NamedLoraDouble:
         self.asked.append((request.url.path, body))
         if not self.knows(body["model"]):
             return error(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
-        usage = {"prompt_tokens": 1, "completion_tokens": body["max_tokens"]}
-        return self.refuses(request) or JSONResponse({"choices": [{"text": " x"}], "usage": usage})
+        if self.busy:
+            self.busy -= 1
+            return error(503, "The server is overloaded.", "ServiceUnavailable")
+        return self.refuses(request) or JSONResponse({"choices": [self.choice(body)]})
+
+    def choice(self, body: dict[str, Any]) -> dict[str, Any]:
+        path = None if self.deaf else self.loaded.get(body["model"].rpartition(":")[2])
+        logps = next_tokens(
+            body["prompt"], Path(path) if path else None, rounding=0.5, strength=self.strength
+        )
+        tops = {self.token(token): logp for token, logp in logps.items()}
+        return {"text": text_of(logps), "logprobs": {"top_logprobs": [tops]} if self.logprobs else None}
+
+    def token(self, token: int) -> str:
+        """A token's name in log-probabilities."""
+        return f"token_id:{token}"
 
     def knows(self, model: str) -> bool:
         return model in {self.base, *self.others, *self.loaded}
@@ -167,6 +190,9 @@ class VllmDouble(NamedLoraDouble):
 
 class SglangDouble(NamedLoraDouble):
     """SGLang, from its documentation and source; it was not run."""
+
+    def token(self, token: int) -> str:
+        return word(token)
 
     owner = "sglang"
     load_route = "/load_lora_adapter"
