@@ -19,7 +19,7 @@ from burnish.parts.connect.base import (
     Keys,
     Place,
 )
-from burnish.parts.connect.changes import Json, OwnFile, Scratch, SettingsChange, Toml
+from burnish.parts.connect.changes import Format, Json, OwnFile, Scratch, SettingsChange, Toml
 from burnish.parts.connect.json_text import END
 from burnish.parts.connect.yaml_items import YamlItem, scalar
 from burnish.proxy.client_headers import KEY_HEADER
@@ -31,6 +31,8 @@ CLAUDE_MODELS = (
     *(f"ANTHROPIC_DEFAULT_{name}_MODEL" for name in ("OPUS", "SONNET", "HAIKU")),
 )
 """The model, and the models for its short names, which sub-agents and titles use."""
+CLAUDE_WINDOW = "CLAUDE_CODE_MAX_CONTEXT_TOKENS"
+"""Claude Code takes a million tokens for a model that it doesn't know. It ignores this for names of its own."""
 CLAUDE_KEY, CLAUDE_TOKEN = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 """Claude Code needs a login, a key or a token. It sends a key along with a token."""
 # Claude Code runs the hook only if this file defines /rl. If the hook doesn't run, the text of the file is sent to the
@@ -51,6 +53,8 @@ def claude_code(place: Place, home: Home) -> Sequence[FileChange]:
     env = {"ANTHROPIC_BASE_URL": place.url}
     if place.renames:
         env |= dict.fromkeys(CLAUDE_MODELS, place.model)
+        if place.window:
+            env[CLAUDE_WINDOW] = str(place.window)
     if not place.own_credentials:
         # A key in the shell is for Anthropic; don't send it to another upstream.
         env |= {CLAUDE_TOKEN: place.token, CLAUDE_KEY: ""}
@@ -88,16 +92,47 @@ def codex(place: Place, home: Home) -> Sequence[FileChange]:
         (("model_provider",), "burnish"),
         (("model_providers", "burnish"), provider),
     ]
+    if place.window:
+        entries.append((("model_context_window",), place.window))
     return (SettingsChange(folder / "config.toml", Toml(), entries),)
+
+
+CODEX_PROFILE = ".config.toml"
+"""A file NAME.config.toml is the profile of ``codex --profile NAME``."""
+
+
+def codex_overrides(place: Place, home: Home) -> Sequence[str]:
+    """Profiles are read over config.toml; older versions had them in it."""
+    folder = home.named("CODEX_HOME", ".codex")
+    sentences = []
+    for path in sorted(folder.glob(f"*{CODEX_PROFILE}")):
+        settings = _settings(path, Toml())
+        names = {"model_provider": "burnish", "model": place.model}
+        others = [
+            f"{name} = {settings[name]!r}" for name, ours in names.items() if settings.get(name, ours) != ours
+        ]
+        if others:
+            name = path.name.removesuffix(CODEX_PROFILE)
+            sentences.append(f"codex --profile {name} takes {' and '.join(others)} from {path}")
+    if profile := _settings(folder / "config.toml", Toml()).get("profile"):
+        sentences.append(
+            f"profile = {profile!r} in {folder / 'config.toml'}: Codex refuses it, or takes that profile"
+        )
+    return sentences
+
+
+def _settings(path: Path, how: Format) -> dict[str, Any]:
+    """Return the settings in a file of the user; none if it is missing or can't be read."""
+    try:
+        file = user_files.read(path)
+        return how.parse(file[0]) if file else {}
+    except ValueError:
+        return {}
 
 
 def _codex_has_key(folder: Path) -> bool:
     """Return True if ``codex login --with-api-key`` stored a key. A ChatGPT login works only at OpenAI."""
-    try:
-        file = user_files.read(folder / "auth.json")
-        return bool(file and Json().parse(file[0]).get(OPENAI_KEY))
-    except ValueError:
-        return False
+    return bool(_settings(folder / "auth.json", Json()).get(OPENAI_KEY))
 
 
 # -- opencode, Qwen Code, Cline: JSON ----------------------------------------------------------------------------------
@@ -146,8 +181,9 @@ def qwen_code(place: Place, home: Home) -> Sequence[FileChange]:
     # is started in the same shell would use it.
     variable = BURNISH_KEY if place.key else "BURNISH_ANY_KEY"
     model["envKey"] = OPENAI_KEY if place.own_credentials else variable
-    if place.headers:
-        model["generationConfig"] = {"customHeaders": place.headers}
+    generation: dict[str, Any] = {"contextWindowSize": place.window} if place.window else {}
+    if generation := generation | ({"customHeaders": place.headers} if place.headers else {}):
+        model["generationConfig"] = generation
     entries: list[tuple[Keys, Any]] = [
         (("modelProviders", "openai", END), model),
         (("security", "auth", "selectedType"), "openai"),
@@ -159,6 +195,23 @@ def qwen_code(place: Place, home: Home) -> Sequence[FileChange]:
         SettingsChange(folder / "settings.json", Json(), entries),
         OwnFile(folder / "commands" / "rl.md", QWEN_COMMAND),
     )
+
+
+def qwen_overrides(place: Place, home: Home) -> Sequence[str]:
+    """Of several models with one name, Qwen Code asks the first."""
+    path = home.named("QWEN_HOME", ".qwen") / "settings.json"
+    providers = _settings(path, Json()).get("modelProviders")
+    models = providers.get("openai") if isinstance(providers, dict) else None
+    for model in models if isinstance(models, list) else ():
+        if not isinstance(model, dict) or model.get("id") != place.model:
+            continue
+        if model.get("baseUrl") == place.api:
+            return ()
+        return (
+            f"a model of your own in {path} is called {place.model!r}, too, and comes first ({model.get('baseUrl')}): "
+            "give it another id, or connect with --model NAME",
+        )
+    return ()
 
 
 CLINE_PROVIDER = "openai-compatible"
@@ -233,7 +286,8 @@ def openclaw(place: Place, home: Home) -> Sequence[FileChange]:
     provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.token
     if place.headers:
         provider["headers"] = place.headers
-    provider["models"] = [{"id": place.model, "name": "burnish"}]
+    window = {"contextWindow": place.window} if place.window else {}
+    provider["models"] = [{"id": place.model, "name": "burnish", **window}]
     entries: list[tuple[Keys, Any]] = [
         (("models", "providers", "burnish"), provider),
         (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
@@ -254,11 +308,8 @@ def openclaw(place: Place, home: Home) -> Sequence[FileChange]:
 
 def _openclaw_allows_only_some(settings: Path) -> bool:
     """Return True if only the plugins in a list are loaded."""
-    try:
-        file = user_files.read(settings)
-        return bool(file and Json().parse(file[0]).get("plugins", {}).get("allow"))
-    except (ValueError, AttributeError):
-        return False  # changing the file will raise the error
+    plugins = _settings(settings, Json()).get("plugins")
+    return isinstance(plugins, dict) and bool(plugins.get("allow"))
 
 
 def _openclaw_plugin(place: Place) -> dict[str, Any]:
@@ -299,7 +350,7 @@ AGENTS: dict[str, Agent] = {
             own_key=f"its login, or {CLAUDE_KEY} in its environment",
         ),
         Agent(
-            *("codex", "Codex", "codex", codex),
+            *("codex", "Codex", "codex", codex, codex_overrides),
             rating="a space, then /rl good",  # its terminal doesn't send text that begins with a slash
             own_key=f"{IN_ENVIRONMENT}, or the key of an earlier codex login --with-api-key",
         ),
@@ -312,7 +363,7 @@ AGENTS: dict[str, Agent] = {
             *("openclaw", "OpenClaw", "openclaw", openclaw),
             choice="two buttons, 👍 and 👎, in channels that have buttons",
         ),
-        Agent("qwen-code", "Qwen Code", "qwen", qwen_code),
+        Agent("qwen-code", "Qwen Code", "qwen", qwen_code, qwen_overrides),
         Agent("cline", "Cline", "cline", cline),
         Agent("continue", "Continue", "cn", continue_dev),
         Agent(

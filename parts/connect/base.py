@@ -40,6 +40,8 @@ class Place:
     """The shell command that runs ``/rl`` commands."""
     mode: Mode = "reactions"
     """The setting ``feedback.mode``."""
+    window: int | None = None
+    """Tokens that the engine takes for ``model``; None: it doesn't tell."""
 
     @property
     def api(self) -> str:
@@ -65,7 +67,7 @@ class Home:
     def named(self, variable: str, default: str) -> Path:
         """Return the path in a variable, else ``default``, relative to the home directory."""
         path = self.env.get(variable)
-        return Path(path).expanduser() if path else self.path / default
+        return Path(path).expanduser().absolute() if path else self.path / default
 
     def config(self, name: str) -> Path:
         """Return a program's directory in ``XDG_CONFIG_HOME``."""
@@ -112,6 +114,8 @@ class Agent:
     """Its command in a shell."""
     changes: Callable[[Place, Home], Sequence[FileChange]] = lambda place, home: ()
     """The changes that make it use burnish; none if the user must make them by hand."""
+    overrides: Callable[[Place, Home], Sequence[str]] = lambda place, home: ()
+    """Which settings of the user's own still send it elsewhere, in words."""
     rating: str = "/rl good"
     """The text that rates an answer in this agent."""
     choice: str = ""

@@ -45,7 +45,7 @@ class Format(Protocol):
 
 
 class Json:
-    """JSON without comments. A path may end with an index, or END."""
+    """JSON, comments and all. A path may end with an index, or END."""
 
     name: ClassVar[str] = "JSON"
     parse = staticmethod(json_text.parse)
@@ -122,6 +122,7 @@ def without_entries(
                 text = how.remove(text, (*path[:-1], content.index(new)))
         elif content == new or (path in units and _holds(content, new)):
             text = how.remove(text, path) if old is NOTHING else how.put(text, path, old)
+    how.parse(text)
     return text
 
 

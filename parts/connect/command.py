@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -63,10 +64,13 @@ def connect(
         _say_lines(connection.connect_remote(remote, place, _remote_record(config, target)))
     show_files(connection.connect(changes, _record(config, target), private=place.key is not None))
     if remote or (changes and not target.imports):
+        overrides = target.overrides(place, Home())
         console.print(
-            f"{target.title} now uses {place.url}. To undo: [cyan]burnish disconnect {target.name}[/]",
-            soft_wrap=True,
+            f"{target.title} now uses {place.url}{', except:' if overrides else '.'}", soft_wrap=True
         )
+        for sentence in overrides:
+            console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
+        console.print(f"To undo: [cyan]burnish disconnect {target.name}[/]", soft_wrap=True)
         console.print(f"To rate an answer, type into the agent: [cyan]{escape(target.rating)}[/]")
         if place.mode == "prompt" and target.choice:
             console.print(f"After an answer it shows {target.choice}.")
@@ -80,7 +84,7 @@ def connect(
         console.print(
             f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
         )
-    elif narrow := _too_narrow(target, Proxy(url)):
+    elif narrow := _too_narrow(target, place.window, Proxy(url)):
         console.print(f"[yellow]{escape(narrow)}[/]", soft_wrap=True)
 
 
@@ -97,9 +101,16 @@ def disconnect(
             f"{target.title} was connected by its API, so its key is needed again. {target.key_help}"
         )
     lines = connection.disconnect_remote(remote, record) if remote else []
-    outcomes = connection.disconnect(_record(config, target))
+    profile = connection.profile_of(target.changes(Place(""), Home()))
+    outcomes = connection.disconnect(_record(config, target), profile)
     if not outcomes and not lines:
         console.print(f"{target.title} isn't connected: there is nothing to undo")
+    for other in dict.fromkeys(change.profile for change in connection.recorded(_record(config, target))):
+        if other not in ("", profile):
+            console.print(
+                f"still connected: {escape(other)}. To undo it, set the variable that names it, as for connect",
+                soft_wrap=True,
+            )
     _say_lines(lines)
     show_files(outcomes)
 
@@ -127,7 +138,8 @@ def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, str 
     except NotRunning:
         upstream, has_key = None, config.upstream_api_key is not None
     address = upstream or config.upstream or EMBEDDED
-    return place_at(proxy.url, address, config, has_key=has_key, model=model), upstream
+    place = place_at(proxy.url, address, config, has_key=has_key, model=model)
+    return replace(place, window=window_at(proxy, place.model) if upstream else None), upstream
 
 
 def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: str | None = None) -> Place:
@@ -144,15 +156,23 @@ def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: s
     )
 
 
-def _too_narrow(agent: Agent, proxy: Proxy) -> str | None:
-    """Return what to do if the engine can't take the agent's requests; None if it can, or doesn't tell."""
+def window_at(proxy: Proxy, model: str) -> int | None:
+    """Return the tokens that the engine takes; None if it doesn't tell."""
     try:
-        model = next(model for model in proxy.get("/v1/models")["data"] if model["id"] == DEFAULT_MODEL)
-        window = proxy.get("/burnish/status")["engine"]["window"]
-    except (CommandFailed, StopIteration, LookupError):
+        models = {entry["id"]: entry for entry in proxy.get("/v1/models")["data"]}
+        return window_of(models.get(model) or models[DEFAULT_MODEL])
+    except (CommandFailed, LookupError, TypeError):
         return None
-    takes, needed = window_of(model), agent.sends_tokens + ANSWER_TOKENS
+
+
+def _too_narrow(agent: Agent, takes: int | None, proxy: Proxy) -> str | None:
+    """Return what to do if the engine can't take the agent's requests; None if it can, or doesn't tell."""
+    needed = agent.sends_tokens + ANSWER_TOKENS
     if not takes or takes >= needed:
+        return None
+    try:
+        window = proxy.get("/burnish/status")["engine"]["window"]
+    except (CommandFailed, LookupError):
         return None
     words = (
         f"{agent.title} sends about {agent.sends_tokens:,} tokens with its first message, and the engine takes "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +58,8 @@ class RecordedChange:
     """Tables of settings that belong to burnish as a whole."""
     private: bool = False
     """Whether only its owner may read it, because it contains a key."""
+    profile: str = ""
+    """The settings file of the profile that it belongs to; "": recorded before there were several."""
 
     @property
     def mode_made(self) -> int:
@@ -96,6 +98,7 @@ def connect(changes: Sequence[FileChange], record: Path, *, private: bool = Fals
     plan = planned(changes, record, private=private)
     replaced = {step.record.path for step in plan}
     remaining = [change for path, change in earlier.items() if path not in replaced]
+    plan = [replace(step, record=replace(step.record, profile=profile_of(changes))) for step in plan]
     with user_files.all_or_nothing([record, *(change.path for change in changes)]):
         # The record comes first: even after a crash in the middle, everything can be undone.
         _record(record, [*remaining, *(step.record for step in plan)])
@@ -105,17 +108,31 @@ def connect(changes: Sequence[FileChange], record: Path, *, private: bool = Fals
     return [FileOutcome(Path(step.record.path), "changed" if step.changes else "unchanged") for step in plan]
 
 
+def profile_of(changes: Sequence[FileChange]) -> str:
+    """Return the settings file that the others belong to: an agent may have several, named by its variables."""
+    return str(changes[0].path) if changes else ""
+
+
 def planned(changes: Sequence[FileChange], record: Path, *, private: bool = False) -> list[PlannedChange]:
     """Work out what ``connect`` would do; writes nothing. Raises ConfigError."""
     earlier = {change.path: change for change in recorded(record)}
     return [_planned(change, earlier.get(str(change.path)), private) for change in changes]
 
 
-def disconnect(record: Path) -> list[FileOutcome]:
-    """Undo a record; byte for byte in files that are unchanged since. Raises ConfigError."""
-    outcomes = {change: _undone(change) for change in recorded(record)}
+def disconnect(record: Path, profile: str = "") -> list[FileOutcome]:
+    """Undo a record, or what it has of a profile; byte for byte in files that are unchanged since.
+
+    Raises ConfigError.
+    """
+    changes = recorded(record)
+    outcomes = {
+        change: _undone(change) for change in changes if not profile or change.profile in ("", profile)
+    }
     # Files that are left can be undone later, once they are fixed.
-    _record(record, [change for change, outcome in outcomes.items() if outcome.what == "left"])
+    _record(
+        record,
+        [change for change in changes if change not in outcomes or outcomes[change].what == "left"],
+    )
     return list(outcomes.values())
 
 
@@ -144,7 +161,7 @@ def _planned(change: FileChange, earlier: RecordedChange | None, private: bool) 
         new_text = change.made(old_text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path} wasn't changed: {error}. To see the settings and add them yourself: burnish connect … --print"
+            f"{path} wasn't changed: {error}. To see the settings and add them yourself: burnish connect AGENT --print"
         ) from error
     folders = earlier.folders if earlier else tuple(map(str, user_files.missing_folders([path])))
     mode_before = _mode_before(earlier, mode) if earlier else mode

@@ -75,10 +75,11 @@ def test_what_cannot_be_done_is_said_in_one_sentence(env: dict[str, str], tmp_pa
     assert (unknown.returncode, "claude-code" in unknown.stderr) == (2, True)
     settings = tmp_path / ".claude" / "settings.json"
     settings.parent.mkdir()
-    settings.write_text("{ // mine\n}")
+    settings.write_text("{ mine\n}")
     refused = call("connect", "claude-code", url=NOBODY, env=env)
     assert (refused.returncode, "--print" in refused.stderr) == (1, True)
-    assert settings.read_text() == "{ // mine\n}"
+    assert settings.read_text() == "{ mine\n}"
+    assert "it isn't valid JSON at '}' in line 2" in refused.stderr
 
 
 def test_before_a_cloud_an_agent_keeps_its_own_login_and_models(env: dict[str, str], tmp_path: Path) -> None:
@@ -171,3 +172,20 @@ def test_a_hook_never_breaks_the_agent(stdin: str, says: str, env: dict[str, str
     done = call("hook", "--url", NOBODY, stdin=stdin, env=env)
     assert (done.returncode, says in done.stdout) == (0, True)
     assert bool(done.stdout) == bool(says), "without an answer, the prompt goes on to the model"
+
+
+def test_two_profiles_and_what_overrides_them(burnish: Burnish, env: dict[str, str], tmp_path: Path) -> None:
+    profiles = [env | {"CLAUDE_CONFIG_DIR": str(tmp_path / name)} for name in "ab"]
+    for profile in profiles:
+        assert call("connect", "claude-code", url=burnish.url, env=profile).returncode == 0
+    settings = [tmp_path / name / "settings.json" for name in "ab"]
+    assert json.loads(settings[1].read_text())["env"]["CLAUDE_CODE_MAX_CONTEXT_TOKENS"].isdecimal()
+    done = call("disconnect", "claude-code", env=profiles[0])
+    assert not settings[0].exists() and settings[1].exists()
+    assert f"still connected: {settings[1]}" in done.stdout
+    assert "removed" in call("disconnect", "claude-code", env=profiles[1]).stdout
+    work = tmp_path / ".codex" / "work.config.toml"
+    work.parent.mkdir()
+    work.write_text('model_provider = "azure"\n')
+    said = call("connect", "codex", url=burnish.url, env=env).stdout
+    assert f"except:\n  codex --profile work takes model_provider = 'azure' from {work}" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,14 +16,14 @@ from burnish.config.config import Config, default_config_file
 from burnish.config.settings import ENV_PREFIX
 from burnish.parts.connect import AGENTS, Home, Place
 from burnish.parts.connect.base import EMBEDDED
-from burnish.parts.connect.command import place_at, show_files
+from burnish.parts.connect.command import place_at, show_files, window_at
 from burnish.parts.desktop.init.background import ServiceEnd, ServiceHere, ServiceStart
 from burnish.parts.desktop.init.carrying_out import Background, carry_out, purge, undo
 from burnish.parts.desktop.init.plan import SetupAnswers, SetupPlan, SetupRecord, make_plan
 from burnish.parts.desktop.init.questions import Flags, Questions, agents_here, check_engine, running_here
 from burnish.parts.desktop.service import this_machines
 from burnish.proxy.plain import plain
-from burnish.terminal.client import read_settings
+from burnish.terminal.client import Proxy, read_settings
 from burnish.terminal.errors import CommandFailed, Interrupted, WrongUsage
 from burnish.terminal.terminal import console
 
@@ -108,6 +109,8 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
     missing = _checked(config)
     url, has_key = f"http://127.0.0.1:{config.port}", config.upstream_api_key is not None
     place = place_at(url, config.upstream or EMBEDDED, config, has_key=has_key)
+    if running and (config.upstream, config.model) == (settings.upstream, settings.model):
+        place = replace(place, window=window_at(Proxy(url), place.model))
     plan = make_plan(answers, place, file, settings.data_dir, home, users_service=service_here.users)
     step = service_here.step(plan, config)
     show_plan(plan, step, file, home)

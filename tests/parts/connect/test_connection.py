@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from burnish.parts.connect import AGENTS, FileChange, Home, Place, is_own
-from burnish.parts.connect.connection import connect, disconnect, recorded
+from burnish.parts.connect.changes import Json
+from burnish.parts.connect.connection import connect, disconnect, profile_of, recorded
 from burnish.proxy.http.errors import ConfigError
 
 PLACE = Place("http://127.0.0.1:8787")
@@ -167,7 +168,7 @@ def a_folder_that_cannot_be_written(settings: Path) -> None:
     (settings.parent / "commands").symlink_to("/proc/nothing")
 
 
-TEXTS = ["{", "[]", '{"env": "none"}', '{"hooks": {"UserPromptExpansion": {}}}', '{"a": 1} // mine', "\xff"]
+TEXTS = ["{", "[]", '{"env": "none"}', '{"hooks": {"UserPromptExpansion": {}}}', "{'a': 1} mine", "\xff"]
 SPOILT: list[tuple[Spoil, str]] = [
     *((lambda path, text=text: path.write_bytes(text.encode("latin-1")), r"settings\.json wasn't changed")
       for text in TEXTS),
@@ -299,3 +300,145 @@ def test_an_upstream_is_ours_if_only_we_can_reach_it():
     )
     for upstreams, own in ((ours, True), (theirs, False)):
         assert {each: is_own(each) for each in upstreams.split()} == dict.fromkeys(upstreams.split(), own)
+
+
+# -- profiles, overrides, windows, comments ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("claude-code", "CLAUDE_CONFIG_DIR"), ("codex", "CODEX_HOME"), ("openclaw", "OPENCLAW_STATE_DIR")],
+)
+def test_only_the_named_profile_is_disconnected(name: str, variable: str, home: Home, record: Path):
+    changes = [
+        AGENTS[name].changes(PLACE, Home(home.path, env))
+        for env in ({variable: str(home.path / "a")}, {variable: str(home.path / "b")}, {})
+    ]
+    home.path.mkdir()
+    for profile in changes:
+        connect(profile, record)
+    everything = snapshot(home)
+    first = [Path(change.path) for change in changes[0]]
+    assert {outcome.path for outcome in disconnect(record, profile_of(changes[0]))} == set(first)
+    rest = snapshot(home)
+    assert rest.items() <= everything.items()
+    assert not (home.path / "a").exists() and len(rest) < len(everything)
+    connect(changes[0], record)
+    assert snapshot(home) == everything
+    for profile in changes:
+        disconnect(record, profile_of(profile))
+    assert snapshot(home) == {}
+    assert not record.exists()
+
+
+def test_a_record_without_profiles_is_undone_as_a_whole(home: Home, settings: Path, record: Path):
+    before = snapshot(home)
+    connect(claude(home), record)
+    content = json.loads(record.read_text())
+    for file in content["files"]:
+        del file["profile"]
+    record.write_text(json.dumps(content))
+    disconnect(record, profile_of(claude(home)))
+    assert snapshot(home) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("claude-code", '"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "32768"'),
+        ("codex", "model_context_window = 32768"),
+        ("openclaw", '"contextWindow": 32768'),
+        ("qwen-code", '"contextWindowSize": 32768'),
+    ],
+)
+def test_an_agent_that_assumes_a_window_is_told_the_engine_s(name: str, expected: str, home: Home):
+    def written(place: Place) -> str:
+        return AGENTS[name].changes(place, home)[0].made(None)
+
+    assert expected in written(Place(PLACE.url, window=32_768))
+    assert expected.partition("32768")[0] not in written(PLACE)
+
+
+def test_models_of_anthropic_keep_their_window(home: Home):
+    cloud = Place(PLACE.url, renames=False, own_credentials=True, window=32_768)
+    assert "CONTEXT_TOKENS" not in claude(home, cloud)[0].made(None)
+
+
+OWN = {"id": "default", "baseUrl": "http://127.0.0.1:1234/v1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "words"),
+    [
+        ("codex", {"work.config.toml": 'model_provider = "azure"'}, ["--profile work takes model_provider = 'azure'"]),
+        ("codex", {"fast.config.toml": 'model = "gpt-5"'}, ["--profile fast takes model = 'gpt-5'"]),
+        ("codex", {"config.toml": 'profile = "work"'}, ["profile = 'work'"]),
+        ("codex", {"a.config.toml": 'approval_policy = "never"', "b.config.toml": "{"}, []),
+        ("qwen-code", {"settings.json": {"modelProviders": {"openai": [OWN]}}}, ["http://127.0.0.1:1234/v1"]),
+        ("qwen-code", {"settings.json": {"modelProviders": {"openai": [{"id": "default"}]}}}, ["comes first (None)"]),
+        ("qwen-code", {"settings.json": {"modelProviders": {"openai": [OWN | {"id": "x"}]}}}, []),
+        ("qwen-code", {"settings.json": {"modelProviders": [OWN]}}, []),
+    ],
+)  # fmt: skip
+def test_what_still_overrides_burnish_is_named(
+    name: str, files: Any, words: list[str], home: Home, record: Path
+):
+    folder = home.path / {"codex": ".codex", "qwen-code": ".qwen"}[name]
+    folder.mkdir(parents=True)
+    for file, content in files.items():
+        (folder / file).write_text(content if isinstance(content, str) else json.dumps(content))
+    if files.get("settings.json") != {"modelProviders": [OWN]}:
+        connect(AGENTS[name].changes(PLACE, home), record)
+    sentences = AGENTS[name].overrides(PLACE, home)
+    assert len(sentences) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
+
+
+COMMENTED = {
+    "claude-code": (
+        ".claude/settings.json",
+        '{\n  // mine\n  "env": {"A": "1"}, // vi\n  /* look */ "theme": "dark"\n}\n',
+    ),
+    "opencode": (
+        ".config/opencode/opencode.jsonc",
+        '// mine\n{\n\t"theme": "x", // look\n\t"provider": {}, // vi\n}\n',
+    ),
+    "openclaw": (
+        ".openclaw/openclaw.json",
+        "{\n  // mine\n  plugins: { allow: ['telegram'] }, // vi\n  a: .5, // look\n}\r\n",
+    ),
+    "qwen-code": (
+        ".qwen/settings.json",
+        '\ufeff{ // mine\n  "modelProviders": {"openai": [/* vi */]} // look\n}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMENTED)
+def test_comments_in_settings_stay_and_come_back_byte_for_byte(name: str, home: Home, record: Path):
+    path = home.path / COMMENTED[name][0]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(COMMENTED[name][1].encode())
+    before = snapshot(home)
+    for _ in range(2):
+        connect(AGENTS[name].changes(PLACE, home), record)
+        text = path.read_text()
+        assert PLACE.url in text
+        assert all(word in text for word in ("// mine", "vi", "look"))
+    disconnect(record)
+    assert snapshot(home) == before
+
+
+@pytest.mark.parametrize("name", COMMENTED)
+def test_comments_stay_if_the_file_was_changed_since(name: str, home: Home, record: Path):
+    path = home.path / COMMENTED[name][0]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(COMMENTED[name][1].encode())
+    settings = Json().parse(path.read_text())
+    connect(AGENTS[name].changes(PLACE, home), record)
+    path.write_bytes(path.read_bytes().replace(b"// mine", b"// mine, changed"))
+    assert {outcome.what for outcome in disconnect(record)} <= {"restored", "removed", "unchanged"}
+    text = path.read_text()
+    assert Json().parse(text) == settings
+    assert all(word in text for word in ("// mine, changed", "vi", "look"))
+    assert PLACE.url not in text
