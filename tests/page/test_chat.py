@@ -188,7 +188,7 @@ async def test_several_answers_are_compared_in_pairs_by_keys(chat: Page, site: S
     for scheme in SCHEMES:
         await chat.emulate_media(color_scheme=scheme)
         assert await violations(chat) == []
-    shown = [await answers(chat).nth(place).locator(".prose").inner_text() for place in range(3)]
+    shown = [await answers(chat).nth(place).locator(".text").inner_text() for place in range(3)]
     assert sorted(shown) == sorted(texts)
     await chat.keyboard.press("ArrowRight")
     await expect(chat.get_by_text("You found B better than A.")).to_be_visible()
@@ -331,8 +331,36 @@ async def test_text_of_a_model_stays_text(chat: Page, site: Site) -> None:
     items = await answer.locator("li").all_inner_texts()
     assert items == ["<img src=x onerror=window.hit=1>", "⟨U+202E⟩gnp.exe"]
     await expect(answer.locator("strong")).to_have_text("bold")
+    await answer.get_by_role("button", name="As written").click()
+    await expect(answer.locator(".text")).to_contain_text("## Title **bold** `code` [link]")
+    await expect(answer.locator("strong")).to_have_count(0)
     assert await answer.locator("script, img, a").count() == 0
     assert await chat.evaluate("window.hit") is None
+
+
+async def test_markdown_grows_without_being_drawn_anew(chat: Page, site: Site) -> None:
+    """What stands stays in the document while the rest is written: who selected or scrolled it keeps that."""
+    rest = asyncio.Event()
+    beginning = "Two:\n\n1. one\n   - deep\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    text = f"{beginning}\nSee [there](https://example.org/) and ![a cat](https://example.org/cat.png).\n\n```py\nx"
+    parts = events(text)
+    begun = 2 + beginning.count(" ")
+    site.scripts["Show a table."] = stream([*parts[:begun], b"".join(parts[begun:])], hold=rest)
+    await message(chat).fill("Show a table.")
+    await message(chat).press("Enter")
+    table = answers(chat).get_by_role("table")
+    await expect(table.get_by_role("cell", name="1")).to_be_visible()
+    await expect(answers(chat).get_by_role("button", name="As written")).to_have_count(0)
+    await table.evaluate("table => { window.table = table }")
+    rest.set()
+    await expect(answers(chat).get_by_role("button", name="As written")).to_be_visible()
+    assert await table.evaluate("table => table === window.table")
+    links = answers(chat).get_by_role("link")
+    assert await links.all_inner_texts() == ["there", "[image: a cat]"]
+    assert {await each.get_attribute("rel") for each in await links.all()} == {"noopener noreferrer nofollow"}
+    await expect(answers(chat).locator("pre")).to_have_text("x")
+    await expect(answers(chat).locator("li li")).to_have_text("deep")
+    assert await violations(chat) == []
 
 
 async def test_what_goes_wrong_is_said(chat: Page, site: Site) -> None:

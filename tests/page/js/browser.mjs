@@ -39,6 +39,7 @@ Object.assign(globalThis, {
   requestAnimationFrame: (draw) => frames.push(draw),
   setTimeout: (run, delay) => timers.push({ run, delay }),
   clearTimeout: () => {},
+  addEventListener: () => {},
   EventSource: Stream,
   fetch: reply,
   localStorage: { getItem: () => null, setItem: () => {}, removeItem: () => {} },

@@ -1,11 +1,11 @@
 // A conversation as the model saw it: what people said, what it answered, and folded away what tools did.
 import { html, useMemo, useState } from "../lib.js";
 import { Button } from "./button.js";
-import { line, plain, replyText, Text } from "./text.js";
+import { Prose } from "./prose.js";
+import { line, replyText, Text } from "./text.js";
 
 const SHOWN = 12; // latest blocks that are shown at first; an agent's history may have thousands
 const MORE = 50; // blocks or calls that one press adds
-const FENCED_LIMIT = 20_000; // characters; longer texts are shown without code boxes
 
 const WHO = { user: "Asked", assistant: "Answered", system: "System prompt", developer: "System prompt" };
 const number = new Intl.NumberFormat("en");
@@ -40,20 +40,10 @@ function Block({ block }) {
 export function Said({ message, live = false }) {
   const parts = partsOf(message);
   const thought = thoughtOf(message);
+  const Words = message.role === "assistant" ? Prose : Text;
   return html`${thought && html`<${Fold} label="Thought" hint=${line(thought, 120)}>${() => html`<${Text}>${thought}<//>`}<//>`}
-    ${parts.map((part, index) => (part.text === undefined ? html`<p key=${index} class="muted">[${part.kind}]</p>` : html`<${Words} key=${index} text=${part.text} live=${live} />`))}
+    ${parts.map((part, index) => (part.text === undefined ? html`<p key=${index} class="muted">[${part.kind}]</p>` : html`<${Words} key=${index} live=${live}>${part.text}<//>`))}
     ${!parts.length && !thought && !message.tool_calls?.length && html`<p class="muted">(no text)</p>`}`;
-}
-
-// Text with boxes for code between ``` lines. Everything else stays as the model wrote it: it is what you rate.
-function Words({ text, live }) {
-  if (live) return html`<${Text} fold=${0}>${text.slice(-FENCED_LIMIT)}<//>`;
-  if (text.length > FENCED_LIMIT || (!text.includes("\n```") && !text.startsWith("```"))) return html`<${Text}>${text}<//>`;
-  return text.split(/^```/m).map((piece, index) => {
-    if (index % 2 === 0) return piece.trim() && html`<${Text} key=${index} fold=${0}>${piece.trim()}<//>`;
-    const end = piece.indexOf("\n");
-    return html`<pre key=${index} class="code-box" dir="ltr" tabindex="0"><code>${plain(piece.slice(end + 1).trimEnd())}</code></pre>`;
-  });
 }
 
 // Its content is made only when it is opened.

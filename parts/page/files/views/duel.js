@@ -9,6 +9,7 @@ import { wordDiff } from "../parts/diff.js";
 import { useMay } from "../parts/may.js";
 import { Note } from "../parts/note.js";
 import { counted } from "../parts/number.js";
+import { Prose } from "../parts/prose.js";
 import { plain, sentence, Text } from "../parts/text.js";
 import { failed, toast } from "../parts/toast.js";
 import { useStore } from "../store.js";
@@ -151,7 +152,7 @@ function Side({ side, answer, words, verdict }) {
       <h2>${side === "left" ? "Left" : "Right"}</h2>
       ${verdict && html`<span class="line-up">${chosen && "You preferred"} <${VersionBadge} version=${verdict[side].version} live=${live} /></span>`}
     </div>
-    ${words ? html`<div class="text" dir="auto">${words.map(({ text, own }) => (own ? html`<mark>${text}</mark>` : text))}</div>` : html`<${Text}>${answer.text}<//>`}
+    ${words ? html`<div class="text" dir="auto">${words.map(({ text, own }) => (own ? html`<mark>${text}</mark>` : text))}</div>` : html`<${Prose}>${answer.text}<//>`}
     ${answer.cut && html`<p class="muted small">Cut off here: it was allowed no more words.</p>`}
   </section>`;
 }

@@ -50,7 +50,7 @@ function Answer({ turn, answer, latest, live, several, chosen, paired, selected,
       ${answer.rated && html`<${Badge} tone=${toneOf(answer.rated)}>${inPoints(answer.rated)}<//>`}
     </header>
     ${thought && html`<details class="thought"><summary>Thought</summary><${Text}>${thought}<//></details>`}
-    ${text ? html`<${Prose}>${text}<//>` : state === "writing" && html`<p class="waiting muted">${thought ? "Thinking" : "Waiting for the first word"} …</p>`}
+    ${text ? html`<${Prose} live=${state === "writing"}>${text}<//>` : state === "writing" && html`<p class="waiting muted">${thought ? "Thinking" : "Waiting for the first word"} …</p>`}
     ${state === "done" && !text && html`<p class="muted">The model answered without a word.</p>`}
     <${Ending} turn=${turn} answer=${answer} latest=${latest} />
     ${answer.comments?.map((each) => html`<div class="comment"><b>Your comment</b><${Text}>${each}<//></div>`)}

@@ -98,7 +98,7 @@ function Arriving({ answer, live }) {
       <article class="said user"><h2>Asked</h2><${Text}>${answer.prompt}<//></article>
       <article class="said assistant arriving">
         <h2>Answering</h2>
-        ${text ? html`<${Said} message=${{ content: text }} live />` : html`<p class="muted">${thinks ? "The model thinks …" : "Waiting for the first words …"}</p>`}
+        ${text ? html`<${Said} message=${{ role: "assistant", content: text }} live />` : html`<p class="muted">${thinks ? "The model thinks …" : "Waiting for the first words …"}</p>`}
         ${tools.length > 0 && html`<p class="muted">Calls ${tools.slice(-5).join(", ")}</p>`}
       </article>
     </div>`;
