@@ -166,6 +166,57 @@ async def test_an_answer_is_rated_by_keys_and_a_rating_is_taken_back(chat: Page,
     assert (left["reward"], left["rater"]) == (-1.0, "local")
 
 
+async def test_keys_work_in_the_empty_field_and_a_letter_before_others_is_text(
+    chat: Page, site: Site
+) -> None:
+    prompt = "Name a tree for a garden."
+    await say(chat, site, prompt, "An oak.")
+    await expect(message(chat)).to_be_focused()
+    await chat.keyboard.press("b")
+    await expect(thumb(chat, "Bad")).to_have_attribute("aria-pressed", "true")
+    await chat.keyboard.press("5")
+    await expect(answers(chat)).to_contain_text("5 of 5: Excellent")
+    await chat.keyboard.press("c")
+    await expect(chat.get_by_role("dialog", name="What should be different?")).to_be_visible()
+    await chat.keyboard.press("Escape")
+    site.scripts[prompt] = one_after_another("A beech.")
+    await message(chat).focus()
+    await chat.keyboard.press("r")
+    await expect(answers(chat)).to_have_count(2)
+    await expect(message(chat)).to_have_value("")
+    await expect(thumb(chat, "Good")).to_have_count(2)
+    await stored(chat)
+    # However slow this machine types, it types a word.
+    slowly = "(w => { window.setTimeout = (run, ms) => w(run, ms === 400 ? 1e6 : ms) })(window.setTimeout)"
+    await chat.evaluate(slowly)
+    for text in ("but why?", "1 or 2?", "can you", "now", "redo it", "gbgb", "i mean", "b ", "nÉ"):
+        await chat.keyboard.type(text)
+        await expect(message(chat)).to_have_value(text)
+        await message(chat).fill("")
+    for cancels in ("Backspace", "Escape"):
+        await message(chat).focus()
+        await chat.keyboard.press("g")
+        await chat.keyboard.press(cancels)
+    await message(chat).click()
+    await chat.keyboard.press("n")
+    await expect(message(chat)).to_have_value("n")
+    found = [(each["reward"], each["scale"]) for each in await said(site, prompt)]
+    assert found == [(-1.0, "binary"), (1.0, "likert")]
+
+
+async def test_a_new_chat_gives_way_to_the_last_one(chat: Page, site: Site) -> None:
+    await say(chat, site, "Name a flower.", "A rose.")
+    hold = asyncio.Event()
+    await send(chat, site, "Name a herb.", stream(events("It is mint, I think."), hold=hold))
+    await expect(answers(chat).last).to_contain_text("mint")
+    await chat.get_by_role("button", name="New chat").click()
+    await expect(answers(chat)).to_have_count(0)
+    hold.set()
+    await chat.get_by_role("button", name="Back to the last one").click()
+    await expect(answers(chat).first).to_contain_text("A rose.")
+    await expect(answers(chat).last).to_contain_text("Stopped.")
+
+
 async def test_a_rating_that_fails_says_so_and_is_tried_again(chat: Page, site: Site) -> None:
     prompt = "What is a failing rating?"
     await chat.route("**/v1/feedback", lambda route: route.abort())

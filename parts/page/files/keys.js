@@ -5,8 +5,8 @@ import { useLayoutEffect, useRef } from "./lib.js";
 const groups = []; // the last one is asked first, after modal ones
 
 // `bindings`: [{key, does, run, inFields?, repeats?, hidden?}]. `key` is as in KeyboardEvent.key, capitals mean Shift;
-// a list has several keys for one thing. `inFields`: works while a text field has the focus. `repeats`: a held key
-// counts several times. `hidden`: not in the help sheet. `modal`: keys of other groups don't work meanwhile.
+// a list has several keys for one thing. `inFields`: works while a text field has the focus; "empty": while it is empty,
+// unless a character follows at once, for then both are text. `repeats`: a key that is held down counts several times. `hidden`: not in the help sheet. `modal`: keys of other groups don't work meanwhile.
 export function useKeys(group, bindings, { modal = false } = {}) {
   const entry = useRef();
   entry.current ??= { name: group };
@@ -55,8 +55,36 @@ function isField(element) {
 const ACTIVATES = new Set(["Enter", " "]);
 const PRESSABLE = "a[href], button, summary, input, [role=button], [role=option], [role=tab]";
 
+const TYPING_MS = 400; // who types a word is faster
+
+/** @type {null | {key: string, field: any, act: () => void, timer: any}} */
+let waiting = null; // a key that was pressed in an empty field
+
+function wait({ key, target: field }, run) {
+  const act = () => {
+    waiting = null;
+    run();
+  };
+  waiting = { key, field, act, timer: setTimeout(act, TYPING_MS) };
+}
+
+// What comes next tells what the key was that waits: the beginning of a text, if there is no `next` key or it is a character.
+function decide({ key: next = " ", target, repeat = false }) {
+  if (!waiting || next === "Shift" || repeat) return;
+  const { key, field, act, timer } = waiting;
+  clearTimeout(timer);
+  waiting = null;
+  if (target === field && next.length === 1) {
+    field.setRangeText(key, 0, 0, "end");
+    field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+  } else if (next !== "Backspace" && next !== "Escape") act();
+}
+
+addEventListener("beforeinput", decide); // pasted, dictated, or composed of several keys
+
 function onKey(event) {
   if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
+  decide(event);
   const key = pressed(event);
   const target = event.target instanceof Element ? event.target : null;
   if (ACTIVATES.has(key) && target?.closest(PRESSABLE)) return;
@@ -65,7 +93,13 @@ function onKey(event) {
   const asked = [...groups].reverse().sort((one, other) => Number(other.modal) - Number(one.modal));
   for (const { bindings, modal } of asked) {
     const found = bindings.find((each) => each && [each.key].flat().includes(key));
-    if (found && (!field || found.inFields || key === "Escape") && (!event.repeat || found.repeats)) {
+    const waits = field && found?.inFields === "empty";
+    if (waits && event.target.value === "") {
+      event.preventDefault();
+      if (!event.repeat) wait(event, () => found.run(event));
+      return;
+    }
+    if (found && !waits && (!field || found.inFields || key === "Escape") && (!event.repeat || found.repeats)) {
       event.preventDefault();
       found.run(event);
       return;

@@ -23,7 +23,7 @@ export function Help({ onClose }) {
         </section>`,
       )}
     </div>
-    <p class="muted">Keys don't work while you type in a text field; Esc leaves it.</p>
+    <p class="muted">Keys don't work while you type in a text field, except in Chat's while it is empty; Esc leaves it.</p>
   <//>`;
 }
 

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { leaveField, useKeys } from "../keys.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { Button } from "../parts/button.js";
+import { toast } from "../parts/toast.js";
 import { useStore } from "../store.js";
 import { Turn } from "./chat/answers.js";
 import { Comment } from "./chat/comment.js";
@@ -28,11 +29,14 @@ export function View() {
   const selected =
     rateable.find(({ answer }) => answer.key === chosen) ?? rateable.find(({ answer }) => latest && answer === chosenOf(latest)) ?? rateable.at(-1);
   const onComment = (turn, answer) => setCommented({ turn, answer });
-  useChatKeys({ chat, latest, writing, rateable, selected, select, onComment, field });
+  const [begun, begin] = useState(false); // who went to the field wants to write
+  useEffect(() => begin(false), [chat.turns.length, writing]);
+  const rates = Boolean(selected) && !writing && !begun && !chat.draft;
+  useChatKeys({ chat, latest, writing, rateable, selected, select, onComment, field, rates, begin });
   useFollow(chat);
   return html`<header class="view-head">
       <h1>Chat</h1>
-      <div class="end"><${Button} keys="n" disabled=${!chat.turns.length} onClick=${startOver}>New chat<//></div>
+      <div class="end"><${Button} keys="n" disabled=${!chat.turns.length} onClick=${newChat}>New chat<//></div>
     </header>
     <div class="thread">
       ${
@@ -45,8 +49,13 @@ export function View() {
       }
     </div>
     <p class="for-readers" role="status">${latest && (writing ? "The answer is being written." : "The answer has ended.")}</p>
-    <${Composer} chat=${chat} choices=${choices} live=${live} writing=${writing} field=${field} />
+    <${Composer} chat=${chat} choices=${choices} live=${live} writing=${writing} field=${field} rates=${rates} onBegin=${() => begin(true)} />
     ${commented && html`<${Comment} ...${commented} onClose=${() => setCommented(null)} />`}`;
+}
+
+function newChat() {
+  const back = startOver();
+  toast("A new chat.", { action: { label: "Back to the last one", run: back } });
 }
 
 function Welcome() {
@@ -70,7 +79,8 @@ function useModels() {
   return models;
 }
 
-function useChatKeys({ chat, latest, writing, rateable, selected, select, onComment, field }) {
+// `rates`: the keys work in the empty text field, too.
+function useChatKeys({ chat, latest, writing, rateable, selected, select, onComment, field, rates, begin }) {
   const pair = latest && pairOf(latest);
   const move = (step) => {
     const place = rateable.indexOf(selected) + step;
@@ -80,8 +90,12 @@ function useChatKeys({ chat, latest, writing, rateable, selected, select, onComm
   };
   const about = (does, run) => selected && { does, run: () => run(selected.turn, selected.answer) };
   const compare = (does, winner) => pair && { does, inFields: !chat.draft, run: () => judge(latest, pair, winner) };
-  useKeys("Chat", [
-    { key: ["i", "/"], does: "Write a message", run: () => field.current.focus() },
+  const write = () => {
+    begin(true);
+    field.current.focus();
+  };
+  const keys = [
+    { key: ["i", "/"], does: "Write a message", run: write },
     {
       key: "Escape",
       does: writing ? "Stop the answer" : "Leave the text field",
@@ -102,8 +116,12 @@ function useChatKeys({ chat, latest, writing, rateable, selected, select, onComm
     pair && { key: "ArrowRight", ...compare("The right answer is better", pair.right) },
     pair && { key: "=", does: "Both are equal", run: () => judge(latest, pair, null) },
     pair && { key: "s", does: "Skip the comparison", run: () => changeTurn(latest.key, { skipped: true }) },
-    latest && { key: "n", does: "New chat", run: startOver },
-  ]);
+    latest && { key: "n", does: "New chat", run: newChat },
+  ];
+  useKeys(
+    "Chat",
+    keys.filter(Boolean).map((each) => ({ inFields: rates && "empty", ...each })),
+  );
 }
 
 // Keeps the end in sight while an answer is written, unless the person reads further up.

@@ -7,8 +7,10 @@ import { change, say, stop } from "./talk.js";
 
 const COUNTS = ["One answer", "Two answers", "Three answers", "Four answers"].slice(0, MOST);
 
-// `writing`: an answer is under way. `field`: a ref that gets the text field.
-export function Composer({ chat, choices, live, writing, field }) {
+const KEYS_RATE = "Keys such as g and b rate the answer; other text is a message. i or a click begins one with any letter.";
+
+// `writing`: an answer is under way. `field`: a ref that gets the text field. `rates`: keys work in it while it is empty.
+export function Composer({ chat, choices, live, writing, field, rates, onBegin }) {
   const submit = () => {
     const text = state.chat.draft.trim(); // what was typed since the last frame, too
     if (text && !writing) say(text);
@@ -28,7 +30,8 @@ export function Composer({ chat, choices, live, writing, field }) {
       class="input"
       rows="2"
       aria-label="Message"
-      placeholder="Write a message: i begins, Enter sends, Shift+Enter adds a line."
+      placeholder=${rates ? KEYS_RATE : "Write a message: i begins, Enter sends, Shift+Enter adds a line."}
+      onPointerDown=${onBegin}
       value=${chat.draft}
       onInput=${(event) => change({ draft: event.target.value })}
       onKeyDown=${onKeyDown}

@@ -19,14 +19,19 @@ function fresh(settings) {
   return { session: `page-${newKey()}`, turns: [], draft: "", model: LIVE, count: "1", ...settings };
 }
 
+/** @param {any[]} turns @param {string | null} [error] */
+function stopped(turns, error = null) {
+  const ended = (answer) => (answer.state === "writing" ? { ...answer, state: "stopped", error } : answer);
+  return turns.map((turn) => ({ ...turn, answers: turn.answers.map(ended) }));
+}
+
 // A turn: {key, prompt, answers, judged: [{a, b, winner, feedback}], chosen, skipped}. An answer: {key, model, id, text,
 // thought, state: "writing" | "done" | "stopped" | "failed", error, finish, version, served, rated, feedback}.
 function restored() {
   try {
     const kept = JSON.parse(sessionStorage.getItem(NAME) ?? "null");
     if (!Array.isArray(kept?.turns)) return fresh();
-    const ended = (answer) => (answer.state === "writing" ? { ...answer, state: "stopped", error: INTERRUPTED } : answer);
-    return { ...fresh(), ...kept, turns: kept.turns.map((turn) => ({ ...turn, answers: turn.answers.map(ended) })) };
+    return { ...fresh(), ...kept, turns: stopped(kept.turns, INTERRUPTED) };
   } catch {
     return fresh(); // the browser keeps nothing, or something else wrote there
   }
@@ -89,11 +94,17 @@ export function stop() {
   for (const controller of controllers.values()) controller.abort();
 }
 
+// Returns a function that brings the conversation back.
 export function startOver() {
   stop();
-  const { model, count } = state.chat;
-  change(fresh({ model, count }));
+  const before = state.chat;
+  change(fresh({ model: before.model, count: before.count }));
   keep();
+  return () => {
+    stop();
+    change({ ...before, turns: stopped(before.turns) });
+    keep();
+  };
 }
 
 // What the model is told: each message before `turn` with the answer that was chosen, and the message itself.
