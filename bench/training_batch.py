@@ -71,7 +71,7 @@ def main() -> None:
     backend = TorchPeftBackend(weights, None, Hyperparameters(), SEED, device="cpu")
     asked = [Answer(question, bool(n % 2), "") for n, question in enumerate(PROMPTS[:COUNT])]
     prompts = [tuple(backend.renderer.prompt(answer.messages)) for answer in asked]
-    drawn = backend.sample(prompts, "bare", MAX_TOKENS, SEED)
+    drawn = backend.sample(prompts, "bare", [MAX_TOKENS] * COUNT, SEED)
     said = [backend.renderer.text(each.ids).strip() for each in drawn]
     lines = [
         json.dumps(asdict(Answer(answer.question, answer.brief, text)), ensure_ascii=False)

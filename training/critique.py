@@ -37,6 +37,8 @@ SAMPLES = 4
 """Replies sampled for each comment, with the comment in the prompt."""
 MOST_REVISIONS = 2
 """How many of those are learnt from, at most."""
+# A try may be a little longer than the reply that it is to be better than. Most that aren't done by then never end.
+LONGER = 1.25
 NO_COMMENT = "no comment is left to learn from: comment on some bad answers"
 NO_ANSWER = "the model is too small: even with your comments in its prompt, it gives no usable answer"
 
@@ -131,7 +133,12 @@ def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> lis
     """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
     asking = [(critique, prompt) for critique in criticised for prompt in critique.commented]
     longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
-    drawn = run.backend.sample([prompt for _, prompt in asking], start, room_for(longest), run.spec.seed)
+    limits = [
+        room_for(round(LONGER * len(critique.reply.reply)) if critique.reply else longest)
+        for critique, _ in asking
+    ]
+    prompts, seed = [prompt for _, prompt in asking], run.spec.seed
+    drawn = run.backend.sample(prompts, start, limits, seed, run.tries(seed))
     usable = [
         (critique, Rendered(critique.plain, sampled.ids), fmean(sampled.logps))
         for (critique, _), sampled in zip(asking, drawn, strict=True)

@@ -9,11 +9,11 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.backends.base import UNKEPT, Lesson, TrainerBackend, Tries
 from burnish.training.job import JobDirectory, JobSpec, Sample
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.teachable import unteachable
@@ -62,6 +62,8 @@ class Run:
     spec: JobSpec
     backend: TrainerBackend
     left_out: LeftOut = field(default_factory=LeftOut)
+    tries: Callable[[int], Tries] = lambda seed: UNKEPT
+    """Returns what is kept of the replies that are sampled with a seed."""
 
     def examples(self, samples: Iterable[Sample]) -> list[TrainingExample]:
         """Render samples; those that can't be are logged, and counted by reason in ``left_out``."""

@@ -275,12 +275,17 @@ class JobDirectory:
         self.checkpoint = path / "checkpoint"
         """The progress of an unfinished run; removed at the end."""
 
+    @property
+    def is_trained(self) -> bool:
+        return (self.path / "result.json").exists()
+
     def inputs(self) -> str:
         """Return a digest of all that decides what training does; two runs of equal inputs come to the same.
 
         Raises JobError.
         """
-        spec = self.spec().model_copy(update={"run_id": ""}).model_dump_json()
+        # The others say what isn't learnt, and why.
+        spec = self.spec().model_dump_json(exclude={"run_id", "left_out", "notes"})
         episodes = "".join(episode.model_dump_json() for episode in self.episodes())
         return hashlib.sha256(f"{spec}\n{_text(self.path / 'samples.jsonl')}{episodes}".encode()).hexdigest()
 

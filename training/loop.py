@@ -54,7 +54,7 @@ def train(job: JobDirectory) -> TrainResult:
     backend = open_backend(job, spec, spec.parent_adapter)
     backend.watch = phases.over
     with job.metrics.open("w", encoding="utf-8") as file:
-        progress = _Progress(Run(job, spec, backend, left_out), checkpoint, file, phases)
+        progress = _Progress(Run(job, spec, backend, left_out, checkpoint.tries), checkpoint, file, phases)
         stopped = progress.through(stages)
     _save(backend, job, spec.base_model)
     steps, (good, bad) = progress.steps, progress.counts

@@ -84,7 +84,7 @@ try:
 except JobError as error:
     scores["refused"] = str(error)
 scores["again"] = backend.logps([reply], "trained")[0]
-drawn = [backend.sample([reply.prompt] * 2, "trained", 6, seed=3) for _ in range(2)]
+drawn = [backend.sample([reply.prompt] * 2, "trained", [6, 6], seed=3) for _ in range(2)]
 scores["sampled"] = [[[each.ids, each.finished] for each in both] for both in drawn]
 first = drawn[0][0]
 scores["drawn"] = first.logps

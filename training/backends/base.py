@@ -102,9 +102,28 @@ class Sampled:
     finished: bool
 
 
-def room_for(longest: int) -> int:
-    """Return how many tokens sampled replies may have: as the longest logged one, because cut ones teach little."""
-    return min(max(LEAST_TOKENS, longest), MOST_TOKENS)
+def room_for(tokens: int) -> int:
+    """Return how many tokens a sampled reply may have beside a logged one of so many."""
+    return min(max(LEAST_TOKENS, tokens), MOST_TOKENS)
+
+
+class Tries(Protocol):
+    """Sampled replies by the places of their prompts, kept while a run draws them."""
+
+    def drawn(self) -> dict[int, Sampled]: ...
+
+    def keep(self, drawn: dict[int, Sampled]) -> None: ...
+
+
+class _Unkept:
+    def drawn(self) -> dict[int, Sampled]:
+        return {}
+
+    def keep(self, drawn: dict[int, Sampled]) -> None:
+        pass
+
+
+UNKEPT: Tries = _Unkept()
 
 
 def directions(replies: int, rank: int, outputs: int) -> int:
@@ -139,9 +158,17 @@ class TrainerBackend(Protocol):
         """
 
     def sample(
-        self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        policy: Policy,
+        limits: Sequence[int],
+        seed: int,
+        tries: Tries = UNKEPT,
     ) -> list[Sampled]:
-        """Draw one reply to each prompt, with ``TEMPERATURE`` and ``TOP_P``."""
+        """Draw one reply to each prompt, of at most as many tokens as its limit, with ``TEMPERATURE`` and ``TOP_P``.
+
+        Those among ``tries`` aren't drawn again.
+        """
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         """Make one optimiser step over the batch and return its metrics, ``loss`` and ``grad_norm`` among them.

@@ -39,11 +39,13 @@ from burnish.training.backends.base import (
     MAX_GRAD_NORM,
     TEMPERATURE,
     TOP_P,
+    UNKEPT,
     Distribution,
     Lesson,
     Logps,
     Policy,
     Sampled,
+    Tries,
     directions,
     lesson_batches,
     micro_batches,
@@ -140,23 +142,33 @@ class MlxLoraBackend:
         return np.asarray(kernel / np.outer(lengths, lengths))
 
     def sample(
-        self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        policy: Policy,
+        limits: Sequence[int],
+        seed: int,
+        tries: Tries = UNKEPT,
     ) -> list[Sampled]:
-        mx.random.seed(seed)
-        draw, ends, replies = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_ids, []
+        draw, ends = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_ids
+        replies = tries.drawn()
         with self._acting(policy):
-            for (prompt,) in self.watch([[prompt] for prompt in prompts]):
+            for (place,) in self.watch([[place] for place in range(len(prompts))]):
+                if place in replies:
+                    continue
+                mx.random.seed(seed + place)  # of its own: a stopped run goes on between two tries
                 ids: list[int] = []
                 logps: list[float] = []
                 for token, logp in generate_step(
-                    mx.array(prompt), self._model, max_tokens=max_tokens, sampler=draw
+                    mx.array(prompts[place]), self._model, max_tokens=limits[place], sampler=draw
                 ):
                     ids.append(int(token))
                     logps.append(float(logp[ids[-1]]))
                     if ids[-1] in ends:
                         break
-                replies.append(Sampled(tuple(ids), tuple(logps), finished=bool(ids) and ids[-1] in ends))
-        return replies
+                finished = bool(ids) and ids[-1] in ends
+                replies[place] = Sampled(tuple(ids), tuple(logps), finished)
+                tries.keep(replies)
+        return [replies[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         count = sum(len(lesson.replies) for lesson in batch)

@@ -9,7 +9,7 @@ row that is done leaves the batch, and the nucleus is looked for among the likel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -58,16 +58,17 @@ LIKELY = 256
 
 
 def draw(
-    model: Any, ids: Tensor, attended: Tensor, end_ids: Collection[int], max_tokens: int
+    model: Any, ids: Tensor, attended: Tensor, end_ids: Collection[int], limits: Sequence[int]
 ) -> list[Sampled]:
-    """Return one sampled reply per row of left-padded prompts, (B, P)."""
+    """Return one sampled reply per row of left-padded prompts, (B, P), of at most as many tokens as its limit, (B,)."""
     drawn: list[list[int]] = [[] for _ in ids]
     logps: list[list[float]] = [[] for _ in ids]
     ends = torch.tensor(sorted(end_ids), device=ids.device)
     rows = torch.arange(len(ids), device=ids.device)  # whose prompts are still being answered
+    most = torch.tensor(limits, device=ids.device)
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     position = (attended.cumsum(dim=1) - 1).clamp(min=0)  # (B, P)
-    for _ in range(max_tokens):
+    for count in range(1, max(limits) + 1):
         logits = model(
             input_ids=ids,
             attention_mask=attended,
@@ -82,13 +83,13 @@ def draw(
         for row, token, logp in zip(rows.tolist(), tokens.tolist(), likely.tolist(), strict=True):
             drawn[row].append(token)
             logps[row].append(logp)
-        going = torch.isin(tokens, ends, invert=True).nonzero().flatten()
+        going = (torch.isin(tokens, ends, invert=True) & (most > count)).nonzero().flatten()
         if not len(going):
             break
         if len(going) < len(rows):
             cache.batch_select_indices(going)
-            rows, tokens, attended, position = (
-                tensor[going] for tensor in (rows, tokens, attended, position)
+            rows, most, tokens, attended, position = (
+                tensor[going] for tensor in (rows, most, tokens, attended, position)
             )
         ids, position = tokens[:, None], position[:, -1:] + 1
         attended = torch.cat([attended, torch.ones_like(ids)], dim=1)

@@ -34,11 +34,13 @@ from burnish.training.backends.base import (
     ATTENTION,
     LIKELIEST,
     MAX_GRAD_NORM,
+    UNKEPT,
     Distribution,
     Lesson,
     Logps,
     Policy,
     Sampled,
+    Tries,
     directions,
     lesson_batches,
     micro_batches,
@@ -151,19 +153,27 @@ class TorchPeftBackend:
         return np.asarray((kernel / torch.outer(lengths, lengths)).numpy())
 
     def sample(
-        self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        policy: Policy,
+        limits: Sequence[int],
+        seed: int,
+        tries: Tries = UNKEPT,
     ) -> list[Sampled]:
-        replies: dict[int, Sampled] = {}
-        torch.manual_seed(seed)
-        ends = self.renderer.end_ids
+        replies, ends = tries.drawn(), self.renderer.end_ids
+        groups = _sampled_together([len(prompt) for prompt in prompts], limits)
         with self._acting(policy), torch.no_grad():
-            for places in self.watch(_sampled_together([len(prompt) for prompt in prompts], max_tokens)):
+            for number, places in enumerate(self.watch(groups)):
+                if replies.keys() >= {*places}:
+                    continue
+                torch.manual_seed(seed + number)  # of its own: a stopped run goes on between two groups
                 ids = self._padded(
                     [prompts[place] for place in places], at_left=True, fill=self.renderer.pad_id
                 )
                 attended = self._padded([[1] * len(prompts[place]) for place in places], at_left=True)
-                drawn = draw(self._model, ids, attended, ends, max_tokens)
+                drawn = draw(self._model, ids, attended, ends, [limits[place] for place in places])
                 replies.update(zip(places, drawn, strict=True))
+                tries.keep(replies)
         return [replies[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
@@ -337,10 +347,10 @@ def _projections(replies: int, matrices: Sequence[Tensor]) -> list[Tensor | None
     ]
 
 
-def _sampled_together(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Group places of prompts, similar lengths together, so that a group's cache stays small."""
-    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    width = max(lengths, default=1) + max_tokens
+def _sampled_together(lengths: Sequence[int], limits: Sequence[int]) -> list[list[int]]:
+    """Group places of prompts, similar limits and lengths together, so that a group's cache stays small."""
+    order = sorted(range(len(lengths)), key=lambda place: (limits[place], lengths[place]))
+    width = max(lengths, default=1) + max(limits, default=0)
     rows = max(1, CACHED_TOKENS // width)
     return [order[start : start + rows] for start in range(0, len(order), rows)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -10,10 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.training.backends.base import Sampled
 from burnish.training.backends.torch_logits import LIKELY, LOGIT_ROWS, from_nucleus, group_logps, token_logps
 from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.checkpoint import Checkpoint
 from burnish.training.rendering import Rendered
-from tests.support.jobs import TOPICS
+from tests.support.jobs import NO_BASE, TOPICS, brief_samples, write_job
 
 ROWS, WIDTH = 2 * LOGIT_ROWS + 3, 50
 
@@ -91,15 +95,23 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     assert shares.tolist() == pytest.approx([2 / 3, 1 / 3, 0], abs=0.015)
 
 
+PROMPTS = 8
+LIMITS = [24] * PROMPTS
+
+
+def prompts_of(backend: TorchPeftBackend) -> list[tuple[int, ...]]:
+    asked = [[{"role": "user", "content": f"What is {each.lower()}? One word."}] for each in TOPICS[:PROMPTS]]
+    return [tuple(backend.renderer.prompt(messages)) for messages in asked]
+
+
 def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) -> None:
     """Rows leave the batch one by one: what is left must still follow its own prompt."""
-    asked = [[{"role": "user", "content": f"What is {topic.lower()}? One word."}] for topic in TOPICS[:8]]
-    prompts = [tuple(backend.renderer.prompt(messages)) for messages in asked]
+    prompts = prompts_of(backend)
     # Which seeds draw an early end depends on the processor: its kernels round differently.
-    draws = ((seed, backend.sample(prompts, "bare", 24, seed=seed)) for seed in range(1, 50))
+    draws = ((seed, backend.sample(prompts, "bare", LIMITS, seed=seed)) for seed in range(1, 50))
     seed, drawn = next((seed, drawn) for seed, drawn in draws if len({len(each.ids) for each in drawn}) > 1)
-    assert backend.sample(prompts, "bare", 24, seed=seed) == drawn
-    assert backend.sample(prompts, "bare", 24, seed=seed + 1) != drawn
+    assert backend.sample(prompts, "bare", LIMITS, seed=seed) == drawn
+    assert backend.sample(prompts, "bare", LIMITS, seed=seed + 1) != drawn
     pairs = zip(prompts, drawn, strict=True)
     alone = [backend.logps([Rendered(prompt, reply.ids)], "bare")[0] for prompt, reply in pairs]
     for each, logps in zip(drawn, alone, strict=True):
@@ -107,3 +119,42 @@ def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) ->
         assert fmean(each.logps) == pytest.approx(fmean(logps), abs=OF_A_REPLY)
         assert each.finished == (each.ids[-1] in backend.renderer.end_ids)
         assert not backend.renderer.end_ids & set(each.ids[:-1])
+
+
+def test_no_reply_is_longer_than_its_own_limit(backend: TorchPeftBackend) -> None:
+    limits = [3 + number % 4 for number in range(PROMPTS)]
+    drawn = backend.sample(prompts_of(backend), "bare", limits, seed=1)
+    lengths = [len(reply.ids) for reply in drawn]
+    assert all(length <= limit for length, limit in zip(lengths, limits, strict=True))
+    assert all(reply.finished or len(reply.ids) == limit for reply, limit in zip(drawn, limits, strict=True))
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_tries_that_a_stopped_run_has_drawn_are_not_drawn_again(
+    backend: TorchPeftBackend, tmp_path: Path, stop: int
+) -> None:
+    """It ends within a try and between two; what it comes to is what a run without a stop comes to."""
+    prompts = [prompt + (9,) * 2000 for prompt in prompts_of(backend)]  # so long that few share a group
+    job = write_job(tmp_path / "job", NO_BASE, brief_samples(4, 0))
+    whole = backend.sample(prompts, "bare", LIMITS, 7, Checkpoint(job).tries(1))
+    tries = Checkpoint(job).tries(2)
+
+    class Stopping:
+        def drawn(self) -> dict[int, Sampled]:
+            return tries.drawn()
+
+        def keep(self, drawn: dict[int, Sampled]) -> None:
+            tries.keep(drawn)
+            if len(drawn) > stop:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        backend.sample(prompts, "bare", LIMITS, 7, Stopping())
+    kept = tries.drawn()
+    assert stop < len(kept) < PROMPTS
+    marked = {place: replace(reply, logps=(-1.0,)) for place, reply in kept.items()}
+    tries.keep(marked)
+    again = backend.sample(prompts, "bare", LIMITS, 7, Checkpoint(job).tries(2))
+    assert again == [marked.get(place, reply) for place, reply in enumerate(whole)]
+    other = write_job(tmp_path / "job", NO_BASE, brief_samples(3, 0))
+    assert Checkpoint(other).tries(2).drawn() == {}, "other ratings, other prompts"
