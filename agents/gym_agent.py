@@ -33,7 +33,7 @@ from burnish.agents.trackers import Tracker, tracker_named
 
 logger = logging.getLogger(__name__)
 
-UNFINISHED = {"failed": "failed", "interrupted": "was interrupted"}
+UNFINISHED = {"failed": "failed", "interrupted": "was stopped"}
 """What became of a run that made no version, in words."""
 FIGURES = ("samples", "good", "bad", "reward", "steps", "seconds")
 """What a run's result has besides its metrics."""

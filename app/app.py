@@ -67,7 +67,6 @@ async def running(
         listeners.append(hooks.stored)
         stack.push_async_callback(hooks.stop)
         await hooks.start(log)
-        _beside(stack, prune_regularly(config, log))
         pool = pool_of(config)
         stack.push_async_callback(pool.close)
         apart = stack.enter_context(closing(WorkerProcess(READ_LIMIT_S)))
@@ -83,6 +82,7 @@ async def running(
             hooks=hooks,
             started=engine,
         )
+        _beside(stack, prune_regularly(config, log, composition.pruned))
         opened = await stack.enter_async_context(learning(config, log, pool))
         app = App(guard, *await composition.compose(opened), rollouts.carried, observer.counts.refused)
         if upgrades:

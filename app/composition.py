@@ -57,6 +57,11 @@ class Composition:
     def in_run(self) -> bool:
         return self.learning is not None and self.learning.learner.in_run
 
+    async def pruned(self) -> None:
+        """Called when the log has deleted old completions. Raises OSError, Unavailable."""
+        if self.learning:
+            await self.learning.learner.drop_erased()
+
     async def compose(self, opened: Learning | NotLearning) -> tuple[ASGIApp, ASGIApp]:
         """Return the application of our own routes, and the relay."""
         config, guard, log, parts = self.config, self.guard, self.log, self.hooks.parts

@@ -41,7 +41,8 @@ async def ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
 
 
-async def prune_regularly(config: Config, log: Log) -> None:
+async def prune_regularly(config: Config, log: Log, pruned: Callable[[], Awaitable[None]]) -> None:
+    """``pruned`` is called when completions were deleted. It may raise OSError, Unavailable."""
     settings, next_turns = config.log, config.train.next_turn
     every = (
         Keep(settings.keep_days, settings.keep_completions, settings.keep_rated, next_turns),
@@ -52,6 +53,7 @@ async def prune_regularly(config: Config, log: Log) -> None:
         try:
             if count := sum([await log.prune(limit) for limit in limits]):
                 logger.info("deleted %d old completions from the log", count)
-        except Unavailable as error:
-            logger.warning("old completions were not deleted from the log: %s", error)
+                await pruned()
+        except (OSError, Unavailable) as error:
+            logger.warning("old completions were not all deleted: %s", error)
         await asyncio.sleep(PRUNE_EVERY_S)

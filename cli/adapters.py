@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from burnish.cli.watch import follow
+from burnish.cli.watch import follow, latest_run
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json, short, version_name
@@ -59,7 +59,8 @@ def learnt_from(version: dict[str, Any]) -> str:
 @app.command("list")
 def list_(url: Url = None, as_json: Json = False) -> None:
     """List all versions."""
-    registry = Proxy(url).get("/burnish/adapters")
+    proxy = Proxy(url)
+    registry = proxy.get("/burnish/adapters")
     if printed_json(registry, as_json):
         return
     waits = registry.get("waiting")
@@ -79,6 +80,8 @@ def list_(url: Url = None, as_json: Json = False) -> None:
     console.print(table)
     if waits:
         console.print(f"v{waits} waits for you; make it live: [cyan]burnish adapters promote[/]")
+    if (run := latest_run(proxy)) and run["status"] == "interrupted":
+        console.print(f"the last run was {escape(run['reason'])}")
 
 
 @app.command()

@@ -72,7 +72,7 @@ def follow(proxy: Proxy, run_id: str, *, as_json: bool) -> Run:
 
 def _demand_verdict(run: Run) -> None:
     if run["status"] in FAILED:
-        raise CommandFailed(f"the run {_ended(run)}: {run['reason']}")
+        raise CommandFailed(f"the run {_ended(run)}")
 
 
 def described(run: Run) -> str:
@@ -174,10 +174,13 @@ def _print_json_line(content: Any) -> None:
 
 def _next(proxy: Proxy, as_json: bool) -> str:
     """Wait for a run and return its ID, even if it ends at once. Raises Interrupted, CommandFailed."""
-    previous, last_reason = _latest(proxy), ""
+    previous, last_reason = latest_run(proxy), ""
     try:
         with ctrl_c() as pressed:
-            while (latest := _latest(proxy)) is None or (previous and latest["id"] == previous["id"]):
+            # One that was stopped goes on under its ID.
+            while (latest := latest_run(proxy)) is None or (
+                previous and latest["id"] == previous["id"] and latest["ended_at"]
+            ):
                 reason = proxy.get("/burnish/status")["learner"]["reason"]
                 if reason != last_reason and not as_json:
                     console.print(f"[dim]no run is under way yet: {escape(reason)}[/]")
@@ -190,17 +193,16 @@ def _next(proxy: Proxy, as_json: bool) -> str:
 
 
 def _print_idle(proxy: Proxy, learner: dict[str, Any], as_json: bool) -> None:
-    latest = _latest(proxy) if "run" in learner else None  # else versions can't be swapped here
+    latest = latest_run(proxy) if "run" in learner else None  # else versions can't be swapped here
     if as_json:
         _print_json_line({"run": None, "reason": learner["reason"], "latest": latest})
         return
     console.print(f"no run is under way: {escape(learner['reason'])}")
     if latest:
-        version = f"v{latest['version']}, " if latest["version"] else ""
-        console.print(f"[dim]the last run ended as: {version}{_ended(latest)}: {escape(latest['reason'])}[/]")
+        console.print(f"[dim]the last run {escape(_ended(latest))}[/]")
 
 
-def _latest(proxy: Proxy) -> Run | None:
+def latest_run(proxy: Proxy) -> Run | None:
     runs: list[Run] = proxy.get("/burnish/runs", limit=1)["runs"]
     return runs[0] if runs else None
 
@@ -233,4 +235,7 @@ def _about(seconds: float) -> str:
 
 
 def _ended(run: Run) -> str:
-    return "was interrupted" if run["status"] == "interrupted" else str(run["status"])
+    if run["status"] == "interrupted":
+        return f"was {run['reason']}"  # "stopped at step 2 of 36; goes on"
+    version = f"v{run['version']}, " if run["version"] else ""
+    return f"ended as: {version}{run['status']}: {run['reason']}"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from burnish.adapters import examples
 from burnish.adapters.errors import NeedsRestart
@@ -24,15 +24,16 @@ from burnish.gate.evidence import Attempted
 from burnish.learner import export, sampling
 from burnish.learner.evidence import evidence
 from burnish.learner.pairs import sampled_duels
-from burnish.learner.plan import Planner, RunPlan
+from burnish.learner.plan import Horizon, Planner, RunOptions, RunPlan
 from burnish.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.learner.rollouts import attempts
+from burnish.learner.stopped import erase
 from burnish.learner.trainer import run_step
 from burnish.proxy.log import Rating
-from burnish.proxy.records import RatedCompletion
+from burnish.proxy.records import RatedCompletion, answer_named
 from burnish.system.threads import in_one_thread
-from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, TrainResult
+from burnish.training.errors import JobError, NotTrainable
+from burnish.training.job import JobDirectory, JobSpec, TrainResult
 from burnish.training.phases import Phases, read
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,16 @@ ENGINE_WAIT_S = 60.0
 
 FIRST_METRICS = (("loss", "loss"), ("KL", "kl_per_token"))
 """Metrics that a person sees at once, and their keys."""
+
+INPUTS = {
+    "another base model": {"base_model", "base_weights", "base_digest", "size"},
+    "another version is live": {
+        "parent_adapter", "parent_version", "incumbent_adapter", "incumbent_is_base", "behaviour_adapters",
+    },
+    "other settings": {"objective", "hyperparameters", "seed", "threads", "device", "quantize", "weights_cache"},
+}  # fmt: skip
+"""What a stopped run depends on besides ratings and rollouts: fields of its JobSpec."""
+FEEDBACK = "its ratings or rollouts have changed"
 
 Ending = Literal["live", "candidate", "rejected"]
 Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
@@ -95,7 +106,17 @@ class Cycle:
             if path.name == current:
                 self._erase_at_end.add(current)
             else:
-                shutil.rmtree(path)
+                erase(path)
+
+    async def drop_erased(self, current: str | None) -> None:
+        """Delete the jobs with texts that the log no longer has. Raises OSError, Unavailable."""
+        jobs = await asyncio.to_thread(lambda: [JobDirectory(path) for path in self.jobs.glob("run_*")])
+        for job in jobs:
+            quoted = await asyncio.to_thread(_quoted, job)
+            if job.path.name == current or not quoted - await self.log.existing(quoted):
+                continue
+            logger.info("the job of %s is deleted: the log no longer has all that it quotes", job.path.name)
+            await asyncio.to_thread(erase, job.path)
 
     async def _forget_quotes(self) -> None:
         root = self.registry.root
@@ -107,17 +128,45 @@ class Cycle:
         """Delete the job of a run that was under way when a user was erased."""
         if run_id in self._erase_at_end:
             self._erase_at_end.discard(run_id)
-            shutil.rmtree(self.job(run_id).path, ignore_errors=True)
+            erase(self.job(run_id).path)
+
+    async def prepare(self, run_id: str, options: RunOptions, *, again: bool) -> tuple[RunPlan, str | None]:
+        """Plan a run and write its job; return what became of the job that it had, in words, if it runs again.
+
+        A stopped run goes on if all that it learns from is as it was; what was rated since waits for the next run.
+        Raises TrainingError, AdapterError, Unavailable, OSError.
+        """
+        job = self.job(run_id)
+        await asyncio.to_thread(self._make_room)
+        changes = ["nothing was kept of it"]
+        if again and (old := await asyncio.to_thread(_inputs, job)):
+            try:
+                plan = await self._planned(job, options, old.horizon)
+                changes = await asyncio.to_thread(old.changes, job)
+            except NotTrainable:
+                changes = [FEEDBACK]
+            if not changes:
+                return plan, "goes on after a stop"
+            await asyncio.to_thread(erase, job.path)
+        plan = await self._planned(job, options)
+        return plan, f"starts over after a stop: {', '.join(changes)}" if again else None
+
+    async def _planned(
+        self, job: JobDirectory, options: RunOptions, horizon: Horizon | None = None
+    ) -> RunPlan:
+        plan = await self.planner.plan(job.path.name, options, horizon)
+        await self.log.rated([choice.rating for choice in plan.choices], partial(self._write, job, plan))
+        return plan
 
     async def run(self, plan: RunPlan, report: Report) -> Conclusion:
-        """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; the live version stays then."""
+        """Carry a prepared plan out. Raises what ``prepare`` raises; the live version stays then."""
         job = self.job(plan.spec.run_id)
-        await asyncio.to_thread(self._make_room)
-        await self.log.rated([choice.rating for choice in plan.choices], partial(self._write, job, plan))
         await asyncio.to_thread(self._take_over, job)
         self._earlier = await asyncio.to_thread(earlier_runs, job)
+        resumed = bool(read(job.phases))
         Phases(job.phases).begin("loading")
-        await self._run_step("train", job)
+        if not job.is_trained:
+            await self._run_step("train", job)
         version = await in_one_thread(self._register, job, plan)
         logger.info("%s is trained and stored: %s", version_label(version.number), _outcome(job.result()))
         if plan.episodes:
@@ -128,7 +177,8 @@ class Cycle:
             number = version.number
             why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
             conclusion = await asyncio.to_thread(self._as_candidate, version.number, why, awaits="judgement")
-        Phases(job.phases).begin("ended")
+        if not resumed:  # else nobody should learn from its times
+            Phases(job.phases).begin("ended")
         return conclusion
 
     def _write(self, job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion]) -> None:
@@ -213,11 +263,13 @@ class Cycle:
 
     def _make_room(self) -> None:
         self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for old in sorted(self.jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
+        for old in sorted(self.jobs.glob("run_*"))[:-KEPT_JOBS]:
             shutil.rmtree(old, ignore_errors=True)
 
     def _take_over(self, job: JobDirectory) -> None:
-        """Continue from the checkpoint of an earlier run with the same inputs."""
+        """Continue from the checkpoint of an earlier run with the same inputs, if the job has none of its own."""
+        if job.checkpoint.is_dir():
+            return
         for path in sorted(self.jobs.glob("run_*"), reverse=True):
             old = JobDirectory(path)
             with suppress(JobError, OSError):  # a damaged job can't be continued
@@ -282,6 +334,43 @@ class Cycle:
             return None
         rollouts = await self.log.held_out_rollouts(plan.spec.task, (candidate, plan.incumbent))
         return attempts(rollouts, candidate, plan.incumbent)
+
+
+class _Inputs(NamedTuple):
+    """Those of a job that was stopped."""
+
+    spec: JobSpec
+    digest: str
+    horizon: Horizon
+
+    def changes(self, job: JobDirectory) -> list[str]:
+        """Return what differs in the job as it is written now, in words. Raises JobError."""
+        if job.inputs() == self.digest:
+            return []
+        spec = job.spec()
+        changed = {name for name in JobSpec.model_fields if getattr(spec, name) != getattr(self.spec, name)}
+        return [word for word, names in INPUTS.items() if changed & names] or [FEEDBACK]
+
+
+def _inputs(job: JobDirectory) -> _Inputs | None:
+    try:
+        feedback = [name for sample in job.samples() for name in sample.feedback_ids]
+        horizon = Horizon(max(feedback, default=""), frozenset(episode.rollout for episode in job.episodes()))
+        return _Inputs(job.spec(), job.inputs(), horizon)
+    except JobError:
+        return None
+
+
+def _quoted(job: JobDirectory) -> set[str]:
+    """Return the completions whose texts a job has."""
+    names: set[str] = set()
+    with suppress(JobError):
+        names |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
+    with suppress(JobError):
+        names |= {step.completion_id for episode in job.episodes() for step in episode.steps}
+    with suppress(JobError):  # none before the gate
+        names |= {reply.prompt_id for reply in job.replies()}
+    return {name for name in names if not sampling.is_ours(name)}
 
 
 def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from burnish.learner.cycle import Cycle
 from burnish.learner.machine import UNKNOWN, Meter, Surroundings
 from burnish.learner.plan import AS_SET, RunOptions
 from burnish.learner.rollouts import no_rollout
-from burnish.learner.runs import Runs
+from burnish.learner.runs import RunRequest, Runs
 from burnish.learner.scheduler import Decision, SchedulerState, decide, warnings
 from burnish.learner.trainer import latest_step
 from burnish.learner.versions import Promoted, Versions
@@ -44,29 +44,6 @@ PAUSED = "paused"
 FAULT_PAUSE_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    options: RunOptions
-    version: int | None
-    """Train nothing: judge this candidate."""
-    started: asyncio.Future[str]
-    """The ID of the run once it is in the log; otherwise Conflict or Unavailable."""
-
-    @property
-    def by_ratings(self) -> bool:
-        """Whether there must be ratings of both kinds."""
-        return self.version is None and self.options.rollouts is None
-
-    def settle(self, outcome: str | BurnishError) -> None:
-        """Answer the request, if it has no answer yet."""
-        if self.started.done():
-            return
-        if isinstance(outcome, str):
-            self.started.set_result(outcome)
-        else:
-            self.started.set_exception(outcome)
-
-
 class Learner:
     def __init__(self, cycle: Cycle, meter: Meter) -> None:
         self._cycle = cycle
@@ -78,7 +55,7 @@ class Learner:
         """Ratings or the live version may have changed since they were counted."""
         self._versions = Versions(cycle.registry, cycle.swap)
         self._runs = Runs(cycle, self._versions)
-        self._request: _Request | None = None
+        self._request: RunRequest | None = None
         self._around = Surroundings(meter, planner.memory_needed)
         self._decision = Decision(False, "burnish has just started")
         self._changed = asyncio.Event()
@@ -115,6 +92,9 @@ class Learner:
             self._request = None
         await self.stop()
         try:
+            with suppress(Unavailable):  # then nothing else can be written either
+                await self._runs.recall()
+                await self._runs.drop_stopped(reason)
             self._versions.give_up_open(reason)
             yield run.id if run else None
         finally:
@@ -240,7 +220,15 @@ class Learner:
 
     async def forget(self) -> None:
         """Delete the texts of erased completions outside the log; see ``Cycle.forget``."""
-        await self._cycle.forget(self._runs.active.id if self._runs.active else None)
+        await self._cycle.forget(self._current)
+
+    async def drop_erased(self) -> None:
+        """The same after a retention. Raises OSError, Unavailable."""
+        await self._cycle.drop_erased(self._current)
+
+    @property
+    def _current(self) -> str | None:
+        return self._runs.active.id if self._runs.active else None
 
     async def pause(self, *, on: bool) -> None:
         """Stop or resume starting runs by itself, also after a restart. A current run continues. Raises Unavailable."""
@@ -253,12 +241,18 @@ class Learner:
         self._look()
         self.wake()
 
-    async def _requested(self, options: RunOptions, version: int | None = None) -> tuple[_Request, Decision]:
+    async def _requested(
+        self, options: RunOptions, version: int | None = None
+    ) -> tuple[RunRequest, Decision]:
         await self._count()
-        request = _Request(options, version, asyncio.get_running_loop().create_future())
+        request = RunRequest(options, version, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._train, _now())
 
     async def _work(self, interrupted: Sequence[AdapterVersion]) -> None:
+        try:
+            await self._cycle.drop_erased(None)  # burnish may have been killed while it erased
+        except (OSError, Unavailable) as error:
+            logger.error("the jobs of earlier runs can't be searched for what was erased: %s", error)
         await self._judge_again(interrupted)
         while True:
             pause_s = TICK_S
@@ -278,6 +272,12 @@ class Learner:
         self._changed.clear()
         if not self._runs.recalled:
             await self._runs.recall()
+        if (
+            not self._request
+            and (stopped := self._runs.stopped)
+            and (stopped.kept.by_user or stopped.run.version)
+        ):
+            self._request = RunRequest.again(stopped)
         if self._stale:
             await self._count()
         if not self._request:
@@ -304,7 +304,7 @@ class Learner:
         else:
             self._around.forget()
 
-    def _look(self, request: _Request | None = None) -> Decision:
+    def _look(self, request: RunRequest | None = None) -> Decision:
         """Decide; store the reason and since when a run is due."""
         local_time, around = _now(), self._around
         route = self._cycle.swap.route
@@ -316,7 +316,7 @@ class Learner:
         around.due_since = min(around.due_since or moment, moment) if self._decision.due else None
         return self._decision
 
-    async def _run(self, reason: str, request: _Request | None) -> None:
+    async def _run(self, reason: str, request: RunRequest | None) -> None:
         options = request.options if request else AS_SET
         if request and request.version is not None:
             await self._judge(request.version, request)
@@ -325,15 +325,18 @@ class Learner:
         runs = self._runs
         async with self._recorded():
             count = counts.good + counts.bad + counts.neutral if options.rollouts is None else 0
-            run = await runs.start(reason, count)
+            again = runs.stopped
+            run = await runs.start(reason, count, options, by_user=request is not None)
             if request:
                 request.settle(run.id)
-            plan = await self._planner.plan(run.id, options)
-            if plan.note:
-                await runs.add_note(plan.note)
+            goes_on = again is not None and again.run.id == run.id
+            plan, fate = await self._cycle.prepare(run.id, options, again=goes_on)
+            for note in filter(None, (fate, plan.note)):
+                await runs.add_note(note)
             await runs.conclude(await self._cycle.run(plan, runs.report))
 
-    async def _judge(self, number: int, request: _Request) -> None:
+    async def _judge(self, number: int, request: RunRequest) -> None:
+        self._runs.stopped = None  # it is this one, or superseded by it
         try:
             version = await asyncio.to_thread(self._cycle.registry.get, number)
             await self._runs.resume(version.manifest.run_id, number)
@@ -350,9 +353,6 @@ class Learner:
         """Judge the candidates that burnish left without a verdict when it stopped, each once more."""
         for version in interrupted:
             try:
-                if not self._versions.note_interruption(version):
-                    self._versions.give_up(version, "burnish was interrupted twice before the gate decided")
-                    continue
                 await self._runs.resume(version.manifest.run_id, version.number)
             except NotFound as error:
                 why = f"burnish was interrupted before the gate decided, and {error}"
@@ -373,7 +373,7 @@ class Learner:
         try:
             yield
         except asyncio.CancelledError:
-            await runs.end("interrupted", "burnish stopped")
+            await runs.end("interrupted")
             raise
         except (TrainingError, AdapterError, BurnishError, OSError) as error:
             logger.warning("a training run failed: %s", error)
@@ -401,10 +401,12 @@ class Learner:
     async def _prune(self) -> None:
         await self._cycle.swap.prune(self._train.keep_versions)
 
-    def _state(self, request: _Request | None = None) -> SchedulerState:
+    def _state(self, request: RunRequest | None = None) -> SchedulerState:
+        stopped = self._runs.stopped
+        goes_on = stopped and (request is None or request.options == stopped.kept.options)
         return SchedulerState(
             self._counts.all if request and request.options.refresh else self._counts.ready,
-            active=self._runs.active.id if self._runs.active else None,
+            active=self._current,
             failures=self._runs.failures,
             failed_at=self._runs.failed_at,
             busy_at=self._around.busy_at,
@@ -414,6 +416,7 @@ class Learner:
             has_request=request is not None,
             one_sided=bool(request and (request.options.force or request.options.objective == "sft")),
             by_ratings=request is None or request.by_ratings,
+            stopped=stopped.words if stopped and goes_on else None,
             paused=self._pause_file.exists(),
             untrainable=self._planner.untrainable,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StrictBool
 
@@ -62,6 +62,14 @@ class RunOptions(Body):
 
 
 AS_SET = RunOptions()
+
+
+class Horizon(NamedTuple):
+    """What the job of a stopped run knows of."""
+
+    feedback: str
+    """The latest feedback."""
+    rollouts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +144,14 @@ class Planner:
             return max(took)
         return main_memory(self._size, Hyperparameters()) if self._size else None
 
-    async def plan(self, run_id: str, options: RunOptions = AS_SET) -> RunPlan:
-        """Raises NotTrainable, AdapterError, Unavailable."""
-        ratings, usable_ratings = await self._ratings()
+    async def plan(
+        self, run_id: str, options: RunOptions = AS_SET, horizon: Horizon | None = None
+    ) -> RunPlan:
+        """``horizon``: nothing that was rated or played after it. Raises NotTrainable, AdapterError, Unavailable."""
+        ratings, usable_ratings = await self._ratings(horizon)
         if options.rollouts is not None:
             rollouts = await self.log.unlearnt_rollouts(options.rollouts)
+            rollouts = [rollout for rollout in rollouts if horizon is None or rollout.id in horizon.rollouts]
             steps = await self.log.rollout_steps([rollout.id for rollout in rollouts])
             logged = Logged(rollouts, steps, await self.log.tokens(list(steps)))
             return await asyncio.to_thread(self._by_rollouts, run_id, usable_ratings, options, logged)
@@ -174,8 +185,10 @@ class Planner:
         held_out = tuple(rating for rating in ratings if rating.answer in names and not rating.fault)
         return RunPlan(spec, live, usable_ratings, held_out=held_out, episodes=tuple(job.episodes()))
 
-    async def _ratings(self) -> tuple[list[Rating], UsableRatings]:
+    async def _ratings(self, horizon: Horizon | None = None) -> tuple[list[Rating], UsableRatings]:
         ratings = await self.log.ratings(self.rules)
+        if horizon:
+            ratings = [rating for rating in ratings if min(rating.feedback_ids) <= horizon.feedback]
         usable = [rating for rating in ratings if not rating.fault]
         latest = (rating for rating in reversed(usable) if rating.reward * rating.effective.weight != 0)
         replies = await self.log.rated(latest, rated_replies)

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.registry import version_label
 from burnish.learner.curve import curve_of
 from burnish.learner.cycle import Conclusion, Cycle
+from burnish.learner.plan import RunOptions
+from burnish.learner.stopped import MAX_CRASHES, Resumption, StoppedRun, place, resumption, settled
 from burnish.learner.versions import Versions
 from burnish.proxy import ids
 from burnish.proxy.http.errors import BurnishError
@@ -25,6 +27,36 @@ CONCLUDED = frozenset({"live", "candidate", "rejected"})
 """Runs with a verdict. The ratings that they saw are no longer new."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    options: RunOptions
+    version: int | None
+    """Train nothing: judge this candidate."""
+    started: asyncio.Future[str]
+    """The ID of the run once it is in the log; otherwise Conflict or Unavailable."""
+
+    @classmethod
+    def again(cls, stopped: StoppedRun) -> Self:
+        """What was asked for before burnish stopped. Nobody waits for the answer."""
+        started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        started.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        return cls(stopped.kept.options, stopped.run.version, started)
+
+    @property
+    def by_ratings(self) -> bool:
+        """Whether there must be ratings of both kinds."""
+        return self.version is None and self.options.rollouts is None
+
+    def settle(self, outcome: str | BurnishError) -> None:
+        """Answer the request, if it has no answer yet."""
+        if self.started.done():
+            return
+        if isinstance(outcome, str):
+            self.started.set_result(outcome)
+        else:
+            self.started.set_exception(outcome)
+
+
 @dataclass(eq=False, slots=True)
 class Runs:
     cycle: Cycle
@@ -33,37 +65,89 @@ class Runs:
     recalled: bool = False
     concluded: str | None = None
     """The ID of the last run with a verdict."""
+    stopped: StoppedRun | None = None
+    """The last run, if the end of burnish stopped it, and it goes on."""
     failures: int = 0
-    """Failures in a row, up to the last run."""
+    """Failures in a row, up to the last run. A run that was stopped is none."""
     failed_at: float | None = None
 
     async def recall(self) -> None:
-        """Read the last runs, and end those that a crash left open. Raises Unavailable."""
-        runs = await self.cycle.log.runs(REMEMBERED_RUNS)
-        for run in runs:
-            if run.ended_at is None:
-                interrupted = replace(run, status="interrupted", reason="burnish stopped")
-                await self._store(replace(interrupted, ended_at=time.time()))
-        concluded = [place for place, run in enumerate(runs) if run.status in CONCLUDED and run.ended_at]
-        self.failures = concluded[0] if concluded else len(runs)
+        """Read the last runs, and those that a crash left open. Raises Unavailable."""
+        runs = [
+            run if run.ended_at else await self._crashed(run)
+            for run in await self.cycle.log.runs(REMEMBERED_RUNS)
+        ]
+        concluded = [place for place, run in enumerate(runs) if run.status in CONCLUDED]
         self.concluded = runs[concluded[0]].id if concluded else None
-        if self.failures:
-            self.failed_at = runs[0].ended_at or time.time()
+        failed = [run for run in runs[: concluded[0] if concluded else None] if run.status == "failed"]
+        self.failures, self.failed_at = len(failed), failed[0].ended_at if failed else None
+        self.stopped = self._stopped(runs[0]) if runs else None
         self.recalled = True
 
-    async def start(self, reason: str, ratings: int) -> Run:
-        """Store a new run and return it. Raises Unavailable; even then the run is active."""
+    def _stopped(self, run: Run) -> StoppedRun | None:
+        kept = resumption(self.cycle.job(run.id).path) if run.status == "interrupted" else None
+        return StoppedRun(run, kept) if kept else None
+
+    async def _crashed(self, run: Run) -> Run:
+        """End a run that burnish didn't end: it goes on, unless that happened too often."""
+        job = self.cycle.job(run.id)
+        kept, how_far = resumption(job.path), place(job.phases)
+        status: Literal["failed", "interrupted"] = "interrupted"
+        reason = f"stopped {how_far}" + ("; goes on" if kept else "")
+        try:
+            if kept and kept.crashes + 1 >= MAX_CRASHES:
+                status = "failed"
+                reason = f"burnish was killed {MAX_CRASHES} times during this run, at last {how_far}"
+                self.versions.give_up_unjudged(reason)
+                settled(job.path)
+            elif kept:
+                kept.model_copy(update={"crashes": kept.crashes + 1}).keep(job.path)
+        except (AdapterError, OSError) as error:
+            logger.error("what becomes of training run %s was not stored: %s", run.id, error)
+        logger.warning("training run %s: %s", run.id, reason)
+        run = replace(run, status=status, reason=reason, ended_at=time.time())
+        await self._store(run)
+        return run
+
+    async def start(self, reason: str, ratings: int, options: RunOptions, *, by_user: bool) -> Run:
+        """Store a new run and return it, or the one that was stopped if it was to do the same.
+
+        Raises Unavailable; even then the run is active.
+        """
+        if (stopped := self.stopped) and stopped.kept.options == options:
+            self.stopped = None
+            self.active = replace(stopped.run, status="training", reason=stopped.kept.reason, ended_at=None)
+            await self.cycle.log.update_run(self.active)
+            logger.info("the run that %s goes on. To watch it: burnish watch", stopped.words)
+            return self.active
+        await self.drop_stopped("another run was asked for")
         self.active = Run(ids.run_id(), time.time(), None, "training", reason, None, ratings)
         await self.cycle.log.start_run(self.active)
+        kept = Resumption(options=options, by_user=by_user, reason=reason)
+        try:
+            await asyncio.to_thread(kept.keep, self.cycle.job(self.active.id).path)
+        except OSError as error:
+            logger.warning("a restart will not go on with this run: %s", error)
         logger.info("training has started: %s. To watch it: burnish watch", reason)
         return self.active
 
+    async def drop_stopped(self, reason: str) -> None:
+        """The run that was stopped won't go on."""
+        if stopped := self.stopped:
+            self.stopped = None
+            await asyncio.to_thread(settled, self.cycle.job(stopped.run.id).path)
+            await self._store(replace(stopped.run, reason=f"{stopped.words}; {reason}"))
+
     async def resume(self, run_id: str, version: int) -> None:
-        """Make an interrupted run the current one again. Raises NotFound, Unavailable."""
-        run = await self.cycle.log.run(run_id)
-        self.active = replace(run, status="evaluating", version=version, ended_at=None)
+        """Make a run that ended before its verdict the current one again. Raises NotFound, Unavailable, OSError."""
+        run, job = await self.cycle.log.run(run_id), self.cycle.job(run_id)
+        kept = resumption(job.path) or Resumption(options=RunOptions(), by_user=True, reason=run.reason)
+        if self.stopped and self.stopped.run.id == run_id:
+            self.stopped = None
+        self.active = replace(run, status="evaluating", reason=kept.reason, version=version, ended_at=None)
+        await asyncio.to_thread(kept.keep, job.path)
         await self._store(self.active)
-        logger.info("v%d is judged again, because burnish had stopped before the gate decided", version)
+        logger.info("v%d is judged again", version)
 
     async def add_note(self, note: str) -> None:
         """Add to the run's reason how it differs from the settings, and why."""
@@ -82,19 +166,20 @@ class Runs:
         run = replace(run, status=conclusion.status, reason=conclusion.reason, version=conclusion.version)
         await self._end(replace(run, ended_at=time.time()))
 
-    async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
-        """End the run without a verdict. If it failed, reject its candidate; if not, the next start judges it."""
+    async def end(self, status: Literal["failed", "interrupted"], reason: str = "") -> None:
+        """End the run without a verdict. If it failed, reject its candidate; if not, it goes on with the next start."""
         if (run := self.active) is None:
             return  # what follows its end was interrupted
-        self.failures += 1
-        self.failed_at = time.time()
         if status == "interrupted":
-            logger.info("training is interrupted: %s", reason)
-        try:
-            if status == "failed":
+            reason = f"stopped {place(self.cycle.job(run.id).phases)}; goes on when burnish runs again"
+            logger.info("training %s", reason)
+        else:
+            self.failures += 1
+            self.failed_at = time.time()
+            try:
                 self.versions.give_up_unjudged(f"its run failed before the gate decided: {reason}")
-        except (AdapterError, OSError) as error:
-            logger.error("the candidate of %s could not be rejected: %s", run.id, error)
+            except (AdapterError, OSError) as error:
+                logger.error("the candidate of %s could not be rejected: %s", run.id, error)
         await self._end(replace(run, status=status, reason=reason, ended_at=time.time()))
 
     async def _end(self, run: Run) -> None:
@@ -102,6 +187,8 @@ class Runs:
         await self._store(run)
         # In the same step: who reads that it has ended may ask for the next run at once.
         self.active = None
+        if run.status != "interrupted":
+            settled(self.cycle.job(run.id).path)
         await asyncio.to_thread(self.cycle.ended, run.id)
 
     async def _keep_curve(self, run_id: str) -> None:

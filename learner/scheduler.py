@@ -49,6 +49,8 @@ class SchedulerState:
     """The user accepts one-sided data."""
     by_ratings: bool = True
     """Whether the run that is asked for learns from ratings."""
+    stopped: str | None = None
+    """How far a run came that the end of burnish stopped, in words: it goes on."""
     paused: bool = False
     """The user wants no run that starts by itself."""
     untrainable: str | None = None
@@ -73,11 +75,12 @@ def decide(state: SchedulerState, train: TrainConfig, local_time: datetime) -> D
     if obstacle := _never(state, train):
         return Decision(False, obstacle)
     if state.has_request:
-        one_sided = _one_sided(state)
+        one_sided = None if state.stopped else _one_sided(state)
         return Decision(False, one_sided) if one_sided else Decision(True, "you asked for it")
+    goes_on = f"the run that {state.stopped} goes on"
     if obstacle := _not_yet(state, train, local_time):
-        return Decision(False, obstacle)
-    reason = _ready(state)
+        return Decision(False, f"{obstacle}. Then {goes_on}" if state.stopped else obstacle)
+    reason = goes_on if state.stopped else _ready(state)
     if state.machine.on_battery and not train.on_battery:
         return Decision(False, f"{reason}; waiting for mains power (train.on_battery: false). {START_ANYWAY}")
     if obstacle := _pressure(state, train, local_time.timestamp()):
@@ -113,7 +116,7 @@ def _pressure(state: SchedulerState, train: TrainConfig, moment: float) -> str |
         )
         if lack := _lack_of_memory(state.machine, state.needed_bytes):
             return f"waiting for memory: {lack}. {latest}"
-        load = state.machine.load
+        load = None if state.stopped else state.machine.load  # it has waited for that once
         if load is not None and load > train.max_load:
             return (
                 f"waiting for other programs, which use {load:.0%} of the processor "
@@ -145,8 +148,8 @@ def _never(state: SchedulerState, train: TrainConfig) -> str | None:
         return f"this model can't learn: {state.untrainable}"
     if state.active:
         return f"{state.active} is under way. To watch it: burnish watch"
-    if state.paired or not state.by_ratings:
-        return None
+    if state.paired or state.stopped or not state.by_ratings:
+        return None  # of a stopped run, its plan says what is missing
     if not ready.good and not ready.bad and not ready.comments:
         return (
             f"no rating is ready: 0 of {train.min_comments} comments; say what is wrong with answers, "
@@ -169,11 +172,25 @@ def _one_sided(state: SchedulerState) -> str | None:
 
 def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) -> str | None:
     """Return why a run doesn't start by itself."""
-    ready = state.ready
     if state.paused:
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
     if train.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
+    if not state.stopped and (lack := _too_few(state, train)):
+        return lack
+    if train.schedule != "auto" and not in_window(train.schedule, local_time.time()):
+        return f"waiting for the hours in which training is allowed, {train.schedule}"
+    pause_s = back_off_s(state.failures)
+    wait = 0.0 if state.failed_at is None else state.failed_at + pause_s - local_time.timestamp()
+    if not state.stopped and 0 < wait <= pause_s:  # longer: the clock was set back
+        failed = "run" if state.failures == 1 else f"{state.failures} runs"
+        return f"the last {failed} failed, next try in {wait:.0f} s"
+    return None
+
+
+def _too_few(state: SchedulerState, train: TrainConfig) -> str | None:
+    """Return which feedback a run still waits for."""
+    ready = state.ready
     if state.paired:
         worded = min(ready.new, max(ready.comments, ready.pairs))
         if worded < train.min_comments:
@@ -181,13 +198,6 @@ def _not_yet(state: SchedulerState, train: TrainConfig, local_time: datetime) ->
     elif ready.new_comments < train.min_comments and (missing := _missing(state, train)):
         comments = f"{ready.new_comments} of {train.min_comments} comments on answers that aren't good"
         return f"waiting: {comments}; or {missing}"
-    if train.schedule != "auto" and not in_window(train.schedule, local_time.time()):
-        return f"waiting for the hours in which training is allowed, {train.schedule}"
-    pause_s = back_off_s(state.failures)
-    wait = 0.0 if state.failed_at is None else state.failed_at + pause_s - local_time.timestamp()
-    if 0 < wait <= pause_s:  # longer: the clock was set back
-        failed = "run" if state.failures == 1 else f"{state.failures} runs"
-        return f"the last {failed} failed, next try in {wait:.0f} s"
     return None
 
 

@@ -11,9 +11,6 @@ from burnish.adapters.registry import PASSED_AGAINST, Registry, passed, version_
 from burnish.adapters.swap import Swap
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 
-INTERRUPTED = "interrupted"
-"""In the details of an event: the gate was interrupted once. A second time it may have been the cause."""
-
 
 class Promoted(NamedTuple):
     version: int
@@ -130,15 +127,6 @@ class Versions:
 
     def give_up(self, version: AdapterVersion, reason: str) -> None:
         self._registry.record(version.number, "rejected", reason)
-
-    def note_interruption(self, version: AdapterVersion) -> bool:
-        """Record that a judgement starts again; return whether it hadn't before. Raises AdapterError, OSError."""
-        events = self._registry.events(version.number)
-        if any(INTERRUPTED in event.details for event in events):
-            return False
-        reason = "burnish was interrupted before the gate decided; it is judged again"
-        self._registry.record(version.number, "candidate", reason, **{INTERRUPTED: True})
-        return True
 
     def _unjudged(self, version: AdapterVersion) -> bool:
         events = self._registry.events(version.number)

@@ -170,8 +170,7 @@ async def test_an_interrupted_judgement_starts_anew(open_world: Open, tiny_model
     world = await open_world(model=tiny_model, copy=taught)
     (run,) = await world.log.runs(2)
     assert run.status in ("live", "candidate", "rejected"), run.reason
-    interrupted, judged = world.registry.events(1)[1:3]
-    assert "it is judged again" in interrupted.reason
+    judged = world.registry.events(1)[1]
     assert judged.details["verdict"]["outcome"] in ("passed", "undecided", "rejected")
     assert world.learner.status()["failures"] == 0
     assert len(world.registry.versions()) == 1, "it wasn't trained again"
@@ -217,6 +216,6 @@ async def test_a_killed_trainer_leaves_ratings_ready(open_world: Open, tiny_mode
     # burnish stops while it trains, and starts again
     reopened = await open_world(model=tiny_model, min_ratings=4)
     assert not child.is_running()
-    interrupted = await reopened.log.run(second)
-    assert interrupted.status == "interrupted" and interrupted.ended_at
+    await reopened.run_when(lambda run: "goes on after a stop" in run.reason, 60)
+    assert (await reopened.log.run(second)).ended_at is None
     assert (await reopened.learner.dry_run())["ready"]["new"] == 8

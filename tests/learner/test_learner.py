@@ -139,7 +139,7 @@ async def test_what_a_crash_left_behind_is_put_in_order(open_world: Open) -> Non
     assert not list(world.registry.root.glob("*.tmp"))
     run = await world.log.run(crashed.id)
     assert run.status == "interrupted" and run.ended_at
-    assert world.learner.status()["failures"] == 1
+    assert world.learner.status()["failures"] == 0, "a run that was stopped is no failure"
 
 
 async def test_promote_and_roll_back_by_hand(open_world: Open) -> None:

@@ -24,7 +24,7 @@ const ENDINGS = {
   candidate: ["not put to use", "warn"],
   rejected: ["failed the checks", "bad"],
   failed: ["failed", "bad"],
-  interrupted: ["interrupted", "warn"],
+  interrupted: ["stopped", "warn"],
 };
 
 export function RunDetails({ id }) {
