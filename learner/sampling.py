@@ -19,7 +19,7 @@ from burnish.adapters.hosts.base import Endpoint
 from burnish.gate import FactCheck, questions
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
-from burnish.proxy.surfaces.ends import failure_of, finished, reason_of
+from burnish.proxy.surfaces.ends import end_in, finished
 from burnish.training.job import PolicyReply
 from burnish.training.phases import Phases
 from burnish.training.thoughts import FIELDS as THOUGHTS
@@ -295,8 +295,8 @@ def _read(content: bytes) -> dict[str, Any]:
     calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
     # Some engines leave it out beside calls.
     text = message.get("content") if calls else message["content"]
-    if failed := failure_of(choice):
-        raise ValueError(failed)
+    end = end_in(choice)
+    if end.failure:
+        raise ValueError(end.failure)
     thoughts = next((message[name] for name in THOUGHTS if isinstance(message.get(name), str)), None)
-    whole = finished(reason_of(choice["finish_reason"]))
-    return {"reply": text or "", "tool_calls": calls, "thoughts": thoughts, "finished": whole}
+    return {"reply": text or "", "tool_calls": calls, "thoughts": thoughts, "finished": finished(end.reason)}

@@ -5,6 +5,7 @@ The trainer leaves such replies out, and the proxy says so as soon as one is rat
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ NOT_TEXT = "there are images, audio or files in the conversation"
 HELD = "the history is with the upstream"
 TOKENS = "the prompt is token ids, not text"
 NOT_ITS_OWN = "the answer holds calls or results of tools that the provider runs"
+BROKEN_CALL = "a call of a tool has no name, or its arguments aren't JSON"
 TOOLS = "a comment on an answer with tools at hand"
 NOBODY_ASKED = "no message of a user comes before the answer"
 
@@ -24,9 +26,24 @@ def unteachable(messages: Sequence[Message], reply: Message) -> str | None:
     """Return why a rating of a reply can't teach."""
     if why := not_text(messages, reply):
         return why
-    if reply.get("tool_calls") or text_of(reply).strip():
+    if calls := reply.get("tool_calls"):
+        return None if all(map(_is_whole, calls)) else BROKEN_CALL
+    if text_of(reply).strip():
         return None
     return REFUSED if reply.get("refusal") else EMPTY
+
+
+def _is_whole(call: Any) -> bool:
+    called = (call.get("function") or call.get("custom")) if isinstance(call, Mapping) else None
+    if not isinstance(called, Mapping) or not called.get("name"):
+        return False
+    arguments = called.get("arguments")
+    if isinstance(arguments, str) and arguments:
+        try:
+            json.loads(arguments)
+        except ValueError:
+            return False
+    return True
 
 
 def uncommentable(

@@ -169,7 +169,7 @@ def _ended(ending: CompletionEnd, answer: Reply, request: ChatRequest, *, stream
         outcome, error = "cut", error or "the answer ended without a finish_reason"
     elif outcome in ("cancelled", "cut") and streamed and succeeded and answer.complete:
         outcome, error = "complete", answer.error  # some clients leave at the last event
-    if finish_reason == "stop" and request.params.get("stop") and answer.own_end:
+    if answer.own_end and finish_reason == "stop" and request.params.get("stop"):
         finish_reason = "eos"
     used, limit = _tokens(answer, "completion_tokens"), request.params.get("max_output_tokens")
     if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from burnish.proxy.surfaces.deltas import Call, Calls, Deltas
-from burnish.proxy.surfaces.ends import failure_of, reason_of
+from burnish.proxy.surfaces.ends import end_in
 from burnish.proxy.surfaces.lenient import Json, TooMuch, decode, error_in, loads, objects
 from burnish.proxy.surfaces.sse import (
     DONE,
@@ -32,6 +32,7 @@ class ChatReader:
         self.early = not content_encoding and "event-stream" in content_type
         """Whether it can be read while it arrives."""
         self._kept: list[bytes] | None = None if self.early else []
+        self._begins = self.early
         self._deltas = Deltas()
         self._calls = Calls()
         self._told: list[ToolCall] = []
@@ -52,6 +53,10 @@ class ChatReader:
         return self.done or self.finish_reason is not None
 
     def feed(self, chunk: bytes) -> list[AnswerPiece]:
+        if self._begins and chunk.strip():
+            self._begins = False
+            if chunk.lstrip().startswith(b"{"):
+                self._kept = []  # lines instead of events: too rare to be read early
         if self._kept is not None:
             self._kept.append(chunk)
             return []
@@ -101,8 +106,9 @@ class ChatReader:
         for choice in objects(chunk.get("choices")):
             if choice.get("index"):
                 continue
-            self.error = self.error or failure_of(choice)
-            self.finish_reason = reason_of(choice.get("finish_reason")) or self.finish_reason
+            end = end_in(choice)
+            self.error = self.error or end.failure
+            self.finish_reason = end.reason or self.finish_reason
             yield from self._pieces_of(self._deltas.take(choice))
 
     def _valid(self, piece: AnswerPiece) -> AnswerPiece:

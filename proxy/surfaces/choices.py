@@ -10,7 +10,7 @@ import orjson
 
 from burnish.proxy.surfaces.base import Reply, unread
 from burnish.proxy.surfaces.deltas import MOST_CALLS, TOO_MANY_CALLS, Call, Calls, Deltas, plain, with_parts
-from burnish.proxy.surfaces.ends import failure_of, reason_of, said_of_stops
+from burnish.proxy.surfaces.ends import end_in
 from burnish.proxy.surfaces.lenient import Json, TooMuch, as_text, error_in, loads_storable, objects, storable
 from burnish.proxy.surfaces.sse import (
     DONE,
@@ -47,7 +47,8 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
         merger.whole(choice)
     error = as_text(body) if error_in(parsed) else merger.error
     # The first piece of a stream isn't an answer.
-    whole = merger.finished or not any("delta" in choice and "message" not in choice for choice in choices)
+    pieces = [choice for choice in choices if "delta" in choice and "message" not in choice]
+    whole = not pieces or merger.finished
     return _reply(merger, merger.choices(), parsed.get("id"), parsed.get("usage"), error, complete=whole)
 
 
@@ -160,16 +161,12 @@ class ChoiceMerger:
         self._in_pieces = False
         self.error: str | None = None
         """Why a choice failed."""
-        self._own_ends: list[bool] = []
+        self.own_end = True
+        """As of ``Reply``."""
 
     @property
     def finished(self) -> bool:
         return bool(self._choices) and all(choice["finish_reason"] for choice in self._choices.values())
-
-    @property
-    def own_end(self) -> bool:
-        """As of ``Reply``."""
-        return bool(self._own_ends) and all(self._own_ends)
 
     def choices(self) -> list[Json]:
         """Return the choices with a message, by index."""
@@ -185,7 +182,9 @@ class ChoiceMerger:
             raise TooMuch(TOO_MANY_CALLS)
         merged = self._at(choice)
         if isinstance(message, dict):
-            merged["message"] = _without_indexes(with_parts({"role": "assistant", **plain(message)}))
+            merged["message"] = with_parts({"role": "assistant", **plain(message)})
+            if calls:
+                _without_indexes(calls)
         self._end(merged, choice)
         if isinstance(choice.get("logprobs"), dict):
             merged["logprobs"] = choice["logprobs"]
@@ -196,7 +195,10 @@ class ChoiceMerger:
         self._end(merged, choice)
         if isinstance(choice.get("logprobs"), dict):
             _extend(merged.setdefault("logprobs", {}), choice["logprobs"])
-        deltas, calls, function = self._growing[merged["index"]]
+        growing = self._growing.get(merged["index"])
+        if growing is None:
+            growing = self._growing[merged["index"]] = Deltas(), Calls(), Call()
+        deltas, calls, function = growing
         if delta := deltas.take(choice):
             _merge_message(merged["message"], delta)
             if pieces := objects(delta.get("tool_calls")):
@@ -206,11 +208,11 @@ class ChoiceMerger:
 
     def _end(self, merged: Json, choice: Json) -> None:
         """Note what a choice says of its end."""
-        if (reason := reason_of(choice.get("finish_reason"))) is not None:
-            met, own_end = said_of_stops(choice, reason)
-            merged["finish_reason"] = met or reason
-            self._own_ends.append(own_end)
-        self.error = self.error or failure_of(choice)
+        reason, failure, own = end_in(choice)
+        if reason is not None:
+            merged["finish_reason"] = reason
+            self.own_end = self.own_end and own
+        self.error = self.error or failure
 
     def _at(self, choice: Json) -> Json:
         index = choice.get("index")
@@ -220,7 +222,6 @@ class ChoiceMerger:
             if len(self._choices) == MOST_CHOICES:
                 raise TooMuch(f"more than {MOST_CHOICES} choices in one answer")
             merged = self._choices[index] = {"index": index, "message": {}, "finish_reason": None}
-            self._growing[index] = Deltas(), Calls(), Call()
         return merged
 
     def _joined(self, choice: Json) -> Json:
@@ -261,11 +262,10 @@ def _extend(target: Json, piece: Json) -> None:
             target[key] = addition
 
 
-def _without_indexes(message: Json) -> Json:
+def _without_indexes(calls: Any) -> None:
     """Remove the indexes of calls, which only streams have."""
-    for call in objects(message.get("tool_calls")):
+    for call in objects(calls):
         call.pop("index", None)
-    return message
 
 
 def _join(content: Any) -> Any:

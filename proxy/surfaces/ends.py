@@ -6,7 +6,7 @@ The log keeps chat's finish reason. Whoever learns, translates or shows an answe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from burnish.proxy.surfaces.lenient import error_in
 
@@ -93,6 +93,9 @@ FORMATS: tuple[Mapping[str, str], ...] = (CHAT, MESSAGES, RESPONSES, GEMINI)
 """Reason on the wire, in small letters → as the log keeps it. Ollama's are chat's."""
 REASONS = {name: reason for table in FORMATS for name, reason in table.items()}
 """Gateways pass on the reasons of other formats, so each format knows all of them. No name has two meanings."""
+EOS = ("eos", "eos_token", "eosFound")
+STOPS = frozenset({"stop_reason", "matched_stop"})
+"""Members of a choice: null at the end of the turn (vLLM), or its token (SGLang), or the string that was met."""
 UNSAID = "finish_reason_unspecified"
 """Gemini's name for nothing."""
 
@@ -122,22 +125,35 @@ def failure(wire: Any) -> str | None:
     return f"the answer ended with {wire!r}" if wire and end_of(reason_of(wire)) == "failed" else None
 
 
-def failure_of(choice: Mapping[str, Any]) -> str | None:
-    """Return in words why a choice of chat failed. OpenRouter keeps its provider's reason beside its own."""
-    if error := choice.get("error"):
-        return error_in({"error": error})
-    return failure(choice.get("finish_reason")) or failure(choice.get("native_finish_reason"))
+class ChoiceEnd(NamedTuple):
+    """What a choice of chat says of its end."""
+
+    reason: str | None = None
+    """As the log keeps it."""
+    failure: str | None = None
+    """Why it failed, in words."""
+    own: bool = False
+    """Whether the engine says that it met none of the request's stop strings."""
 
 
-def said_of_stops(choice: Mapping[str, Any], reason: str) -> tuple[str | None, bool]:
-    """Return what an engine says beside ``stop``: the reason if it met a stop string; whether it met none.
+GOES_ON = ChoiceEnd()
+USUAL = {name: ChoiceEnd(name) for name in ("stop", "tool_calls", "length")}
 
-    vLLM's ``stop_reason`` is null at the end of the turn, SGLang's ``matched_stop`` its token.
-    """
-    if reason != "stop":
-        return None, False
-    met = [choice[name] for name in ("stop_reason", "matched_stop") if name in choice]
+
+def end_in(choice: Mapping[str, Any]) -> ChoiceEnd:
+    wire, native = choice.get("finish_reason"), choice.get("native_finish_reason")
+    error = error_in({"error": choice["error"]}) if "error" in choice else None
+    if not (wire or error):
+        return GOES_ON
+    told = not STOPS.isdisjoint(choice)
+    if not (error or native or told) and isinstance(wire, str) and wire in USUAL:
+        return USUAL[wire]
+    reason = reason_of(wire)
+    failed = error or failure(wire) or failure(native)
+    if reason != "stop" or not (told or wire in EOS):
+        return ChoiceEnd(reason, failed)
+    met = [choice[name] for name in STOPS if name in choice]
     if words := next((word for word in met if isinstance(word, str) and word), None):
-        return (reason_of(words) if words.lower() in REASONS else "stop_sequence"), False
-    ended = choice.get("finish_reason") in ("eos", "eos_token", "eosFound")
-    return None, ended or any(isinstance(word, int) for word in met) or choice.get("stop_reason", "") is None
+        return ChoiceEnd(reason_of(words) if words.lower() in REASONS else "stop_sequence", failed)
+    own = wire in EOS or any(isinstance(word, int) for word in met) or choice.get("stop_reason", "") is None
+    return ChoiceEnd(reason, failed, own)

@@ -112,6 +112,8 @@ def is_streamed(body: bytes, content_type: str) -> bool:
 
 def is_lines(body: bytes) -> bool:
     """Return whether a body is a stream of one JSON object a line."""
+    if body.find(b"\n", 0, -1) < 0:
+        return False
     first, _, more = body[:STEP_BYTES].lstrip().partition(b"\n")
     return first.startswith(b"{") and bool(more.strip()) and object_in(first) is not None
 
