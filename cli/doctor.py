@@ -20,10 +20,13 @@ from burnish.cli import doctor_network as network
 from burnish.cli.doctor_machine import Finding
 from burnish.config.config import Config, default_config_file
 from burnish.proxy.log import files
+from burnish.proxy.surfaces.ends import end_of
 from burnish.terminal.client import find, read_settings
 from burnish.terminal.errors import CommandFailed, WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json
 
+LATEST = 1000
+"""Answers whose ends are looked at."""
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 
 
@@ -80,10 +83,34 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     if config.signals.enabled:
         yield Finding("ok", "signals", "on: results of coding agents' tools rate their turns")
     yield from network.further(config, up)
+    yield from _unknown_ends(config)
     if deep:
         yield _log(config)
         yield from _versions(config)
     yield from network.proxy(address, absent, own)
+
+
+def _unknown_ends(config: Config) -> Iterator[Finding]:
+    """Name the reasons for which answers ended that burnish doesn't know."""
+    if not config.log_file.is_file():
+        return
+    try:
+        with closing(files.connect(config.log_file, read_only=True)) as database:
+            ends = database.execute(
+                """SELECT finish_reason, count(*) FROM (
+                    SELECT finish_reason FROM completion WHERE outcome = 'complete' ORDER BY n DESC LIMIT ?
+                ) WHERE finish_reason IS NOT NULL GROUP BY finish_reason""",
+                (LATEST,),
+            ).fetchall()
+    except sqlite3.Error:
+        return  # the log of another version, or a damaged one: see --deep
+    unknown = [f"{count} × {reason!r}" for reason, count in ends if end_of(reason) == "unknown"]
+    if unknown:
+        text = (
+            f"of the last {LATEST}, some ended for a reason that burnish doesn't know: {', '.join(unknown)}. They "
+            "teach nothing; if the engine calls a whole answer so, report it"
+        )
+        yield Finding("warn", "answers", text)
 
 
 def _log(config: Config) -> Finding:

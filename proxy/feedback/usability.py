@@ -13,7 +13,7 @@ from typing import Any
 
 from burnish.config.config import Config
 from burnish.config.hyperparameters import OBJECTIVES
-from burnish.proxy.log.faults import FAULTS, Rules, in_words
+from burnish.proxy.log.faults import FAULTS, Rules, fault_of_choice, in_words
 from burnish.proxy.log.ratings import PEOPLE
 from burnish.proxy.log.transfer import Usable
 from burnish.proxy.records import Completion, CoveredAnswer, Fault, FeedbackDraft, RejectedAnswer, Usability
@@ -45,7 +45,8 @@ def obstacle_of(completion: Completion, rules: Rules) -> str | None:
 
 def _fault(completion: Completion, rules: Rules, *texts: str | None) -> Fault | None:
     table, holds_credential = completion.served.upstream_table, completion.ended.holds_credential
-    return completion.fault or rules.fault(table, holds_credential, *texts)
+    fault = fault_of_choice(completion.fault, completion.ended.finish_reason)
+    return fault or rules.fault(table, holds_credential, *texts)
 
 
 def rules_of(config: Config) -> Rules:

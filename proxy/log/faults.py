@@ -79,14 +79,21 @@ def fault_of(
         return "incomplete"
     if status != HTTPStatus.OK:
         return "error"
-    end = end_of(finish_reason)
-    if end == "withheld":
-        return "withheld"
-    if end == "unknown" and finish_reason:
-        return "unknown_end"
+    if fault := fault_of_choice(None, finish_reason):
+        return fault
     if not has_text:
         return "no_text"
     return next((fault for name, fault in OWN_PROMPT.items() if params.get(name)), None)
+
+
+def fault_of_choice(fault: Fault | None, finish_reason: str | None) -> Fault | None:
+    """Return the fault of one choice. ``fault``: the completion's, which may be that of another choice's end."""
+    if fault not in (None, "withheld", "unknown_end"):
+        return fault
+    end = end_of(finish_reason)
+    if end == "withheld":
+        return "withheld"
+    return "unknown_end" if end == "unknown" and finish_reason else None
 
 
 def in_words(fault: Fault, upstream_table: str | None, ended: CompletionEnd | None = None) -> str:

@@ -116,23 +116,27 @@ class Facts(NamedTuple):
     served: Answerer
     instructed: bool
     """Whether burnish added instructions to the prompt."""
+    choices: int | None
+    """The content that holds its choices, if there are several."""
 
 
 def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
     rows = connection.execute(
         f"""SELECT id, conversation_id, outcome, status, finish_reason, surface, node, reply IS NOT NULL, settings,
-            definitions, holds_credential, instructions IS NOT NULL, {", ".join(Answerer._fields)}
+            definitions, choices, holds_credential, instructions IS NOT NULL, {", ".join(Answerer._fields)}
         FROM completion WHERE id IN (SELECT value FROM json_each(?))""",  # noqa: S608 – names of our own
         (as_json(completion_ids),),
     ).fetchall()
     reader, by_id = Reader(connection), {}
     for (
-        name, conversation, outcome, status, reason, surface, node, replied, settings, definitions, holds, instructed,
-        *model
+        name, conversation, outcome, status, reason, surface, node, replied, settings, definitions, choices, holds,
+        instructed, *model
     ) in rows:  # fmt: skip
         params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
         fault = fault_of(outcome, status, reason, has_text=bool(replied and node), params=params)
-        by_id[name] = Facts(conversation, node, fault, bool(holds), Answerer._make(model), bool(instructed))
+        by_id[name] = Facts(
+            conversation, node, fault, bool(holds), Answerer._make(model), bool(instructed), choices
+        )
     return by_id
 
 

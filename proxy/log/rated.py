@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from burnish.proxy.log import feedback
-from burnish.proxy.log.faults import Rules, vain
+from burnish.proxy.log.faults import Rules, fault_of_choice, vain
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
@@ -85,7 +85,9 @@ def weighed(
             name, choice = answer_named(answer)
             if name not in facts:
                 continue
-            conversation, node, fault, credential, model, instructed = facts[name]
+            conversation, node, fault, credential, model, instructed, choices = facts[name]
+            if choice and choices:
+                fault = fault_of_choice(fault, reader.reason_of(choices, choice))
             rating = effective[answer]
             if rules.next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
                 rating = replace(rating, comment=next_turn(connection, name))

@@ -146,6 +146,11 @@ class Reader:
             for choice in orjson.loads(self._body(content))
         )
 
+    def reason_of(self, content: int, index: int) -> str | None:
+        """Return the finish reason of one of several choices."""
+        choices = orjson.loads(self._body(content))
+        return next((choice["finish_reason"] for choice in choices if choice["index"] == index), None)
+
     def _message(self, content: int) -> dict[str, Any]:
         message = self._parsed.get(content)
         if message is None:

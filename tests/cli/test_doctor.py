@@ -150,6 +150,19 @@ async def test_deep_compares_every_text_and_every_version_with_its_digest(tmp_pa
         assert "1 of 2 texts in the log are damaged" in health["trouble"][0]
 
 
+async def test_reasons_that_nobody_knows_are_named(tmp_path: Path) -> None:
+    asked = {"model": "m", "messages": [{"role": "user", "content": "Tea?"}]}
+    async with behind(tmp_path, reply(completion())) as (http, server):
+        for reason in (b"moon_phase", b"stop", b"moon_phase"):
+            server.script = reply(completion().replace(b'"stop"', b'"%b"' % reason))
+            made = (await http.post("/v1/chat/completions", json=asked)).headers["x-burnish-completion-id"]
+            rated = await http.post("/v1/feedback", json={"completion_id": made, "rating": "good"})
+            assert rated.json()["usable"] is (reason == b"stop")
+        found = await asyncio.to_thread(examine, str(http.base_url))
+    level, text = found["answers"]
+    assert level == "warn" and "doesn't know: 2 × 'moon_phase'. They" in text
+
+
 @pytest.mark.parametrize(
     ("content", "status", "level", "says"),
     [

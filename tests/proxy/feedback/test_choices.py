@@ -56,6 +56,32 @@ async def test_each_choice_is_shown_and_rated(tmp_path: Path):
     assert "choice 1 › good  Minka" in history
 
 
+@pytest.mark.parametrize(
+    ("reasons", "usable"),
+    [
+        (("stop", "content_filter"), (True, False)),
+        (("moon_phase", "stop"), (False, True)),
+        (("stop", "error"), (False, False)),
+    ],
+)
+async def test_each_choice_ends_for_a_reason_of_its_own(
+    tmp_path: Path, reasons: tuple[str, str], usable: tuple[bool, bool]
+) -> None:
+    choices = [
+        {"index": n, "message": assistant(text), "finish_reason": why}
+        for n, (text, why) in enumerate(zip(TEXTS[:2], reasons, strict=True))
+    ]
+    async with behind(tmp_path, reply(orjson.dumps({"id": "c", "choices": choices}))) as (http, _):
+        made = await http.post("/v1/chat/completions", json={"model": "m", "n": 2, "messages": QUESTION})
+        name = made.headers["x-burnish-completion-id"]
+        for choice, teaches in enumerate(usable):
+            said = {"completion_id": name, "rating": "good", "choice": choice}
+            rated = (await http.post("/v1/feedback", json=said)).json()
+            assert rated["usable"] is teaches, rated
+        exported = [each["obstacle"] is None for each in (await http.get("/burnish/rated")).json()["data"]]
+    assert exported == list(usable)
+
+
 async def test_the_command_says_that_the_same_was_said_before(tmp_path: Path):
     async with behind(tmp_path, reply(body("Tom"))) as (http, _):
         await http.post("/v1/chat/completions", json={"model": "m", "messages": QUESTION})
