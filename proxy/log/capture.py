@@ -119,7 +119,7 @@ def parsed(completion: Completion) -> Parsed:
     except OutOfTime as error:
         answer = Reply(error=f"the answer was not read: {error}", readable=False)
     settings, definitions = parameters(request.params)
-    ending = _ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
+    ending = ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
     return Parsed(
         completion=completion._replace(ended=ending),
         context=context,
@@ -160,7 +160,7 @@ def _within_range(part: Part) -> Part:
     return part._replace(**less)
 
 
-def _ended(ending: CompletionEnd, answer: Reply, request: ChatRequest, *, streamed: bool) -> CompletionEnd:
+def ended(ending: CompletionEnd, answer: Reply, request: ChatRequest, *, streamed: bool) -> CompletionEnd:
     """Add what the answer says of its end: a stream can end well as HTTP, and break off as an answer."""
     outcome, error, finish_reason = ending.outcome, ending.error or answer.error, answer.finish_reason
     succeeded = ending.status is not None and ending.status < FIRST_ERROR_STATUS

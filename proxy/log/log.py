@@ -15,6 +15,7 @@ from burnish.proxy.http.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
 from burnish.proxy.log import (
     attribution,
+    background,
     duels,
     files,
     followers,
@@ -283,6 +284,10 @@ class Log:
 
     run_totals = _reads(run_table.totals, waits=False)
     """Also while nothing can be written."""
+
+    async def complete_response(self, response_id: str, caller: str, body: bytes) -> bool:
+        """Complete an answer that was made in the background; see ``background.complete``. Raises Unavailable."""
+        return await self._delete(lambda db: background.complete(db, response_id, caller, body))
 
     # Deleting
 

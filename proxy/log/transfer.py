@@ -113,7 +113,7 @@ class _Importer:
         if _is_stored(self._connection, record):
             return DUPLICATE
         if isinstance(record, Completion):
-            self._intake.add([_parsed(record)])
+            self._intake.add([as_parsed(record)])
         elif isinstance(record, Passthrough):
             self._intake.add([record])
         elif isinstance(record, Duel):
@@ -161,7 +161,7 @@ def _is_stored(
     return connection.execute(f"SELECT 1 FROM {table} WHERE id = ?", (record.id,)).fetchone() is not None  # noqa: S608
 
 
-def _parsed(completion: Completion) -> Parsed:
+def as_parsed(completion: Completion) -> Parsed:
     """Return a completion as the writer stores one that came over the wire."""
     context = tuple(path(completion.messages))
     settings, definitions = parameters(completion.params)

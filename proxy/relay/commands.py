@@ -61,6 +61,9 @@ class Log(Protocol):
     async def with_answers(self, messages: list[Json], caller: str) -> list[Json]:
         """Return messages with answers to the caller in the place of the names of their items."""
 
+    async def complete_response(self, response_id: str, caller: str, body: bytes) -> bool:
+        """Complete an answer that was made in the background. Raises Unavailable."""
+
 
 class ChatCommands(Step):
     asked_for: ClassVar[bool] = True

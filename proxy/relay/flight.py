@@ -219,24 +219,32 @@ class PassthroughUnderWay(Ending):
         super().__init__()
         self._scope = scope
         self._id, self._started_at = passthrough_id(), time.time()
-        self._encoding = ""
+        self.encoding = ""
         self._packed: list[bytes] = []
         self.model: str | None = None
         """The model that the request names, if its body was read."""
         self.upstream = upstream
         self.request, self._response = Ends(), Ends()
+        self.chunks: list[bytes] | None = None
+        """Of the answer, if it is kept whole; None, too, if it becomes too long."""
+        self.content_type = ""
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
         self.status = response.status
-        self._encoding = encoding_of(response.headers)
+        self.encoding = encoding_of(response.headers)
+        self.content_type = value_of(response.headers, b"content-type").decode("latin-1")
         return []
 
     def tee(self, chunk: bytes) -> None:
         if self.first_byte_s is None:
             self.first_byte_s = self.total_s
         self._response.add(chunk)
-        if self._encoding and self._response.size <= PACKED_BYTES:
+        if self.encoding and self._response.size <= PACKED_BYTES:
             self._packed.append(chunk)
+        if self.chunks is not None:
+            self.chunks.append(chunk)
+            if self._response.size > CAPTURE_LIMIT_BYTES:
+                self.chunks = None
 
     def carried(self, client: End, upstream: End, *, ended: bool) -> None:
         """Record what went through a tunnel, and how it ended; not ``ended``: neither side sent for too long."""
@@ -286,7 +294,7 @@ class PassthroughUnderWay(Ending):
 
     def _usage(self) -> dict[str, Any]:
         """Return the usage that the answer states; {} if it is not found."""
-        found = self._unpacked() if self._encoding else self._response.both()
+        found = self._unpacked() if self.encoding else self._response.both()
         text = found.decode("utf-8", "replace")
         for at in USAGE.finditer(text):
             try:
@@ -300,7 +308,7 @@ class PassthroughUnderWay(Ending):
         """Return a compressed answer; b"" if it is too long or unreadable."""
         if self._response.size <= PACKED_BYTES:
             with suppress(Undecodable):
-                return decode(b"".join(self._packed), self._encoding, UNPACKED_BYTES)
+                return decode(b"".join(self._packed), self.encoding, UNPACKED_BYTES)
         return b""
 
 

@@ -1,12 +1,15 @@
 """Passes on all requests other than completions: embeddings, audio, files, batches, websockets.
 
 They are streamed both ways. GET, HEAD and OPTIONS are not logged. The log gets a ``Passthrough`` of each other request:
-its time, caller, path and sizes, never a body.
+its time, caller, path and sizes, never a body. Only a response that was made in the background is read, when a client
+fetches it: it is the answer to a completion.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -16,12 +19,13 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.config.config import Config
+from burnish.proxy.client_headers import caller_of
 from burnish.proxy.http.connection import Body
-from burnish.proxy.http.errors import BurnishError, InvalidRequest
+from burnish.proxy.http.errors import BurnishError, InvalidRequest, Unavailable, UpstreamUnreachable
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
-from burnish.proxy.relay.answers import WholeAnswer
+from burnish.proxy.relay.answers import WholeAnswer, read_apart
 from burnish.proxy.relay.client import Client, answered, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.commands import Log, cleaned
 from burnish.proxy.relay.flight import PassthroughUnderWay
@@ -34,11 +38,15 @@ from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
+from burnish.proxy.surfaces.lenient import Undecodable, decode
 from burnish.proxy.surfaces.paths import SHOW
+from burnish.proxy.surfaces.responses_stream import final_response
 from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
+
+RESPONSE = re.compile(r".*/responses/(?P<id>[^/]+)(?P<cancelled>/cancel)?/?")
 
 Naming = Callable[[Target, bytes], tuple[bytes, bytes]]
 """Returns path and body as a target needs them, of a path."""
@@ -70,6 +78,9 @@ class PassthroughRelay:
         record = PassthroughUnderWay(scope, self._upstream.name)
         async with Client(scope, watch=False) as client:
             call = _Call(scope, send, client, record)
+            response = RESPONSE.fullmatch(scope["path"])
+            if response and scope["method"] == ("POST" if response["cancelled"] else "GET"):
+                record.chunks = []
             body = request_body(receive, named_headers(scope), client, record.request.add)
             if body is None:
                 client.watch()
@@ -81,6 +92,20 @@ class PassthroughRelay:
             else:
                 exchange, total_s = self._exchange(call, body), self._config.total_timeout_s
             await self._logged(call, exchange, total_s)
+            if response and record.chunks and record.status == HTTPStatus.OK:
+                await self._complete(response["id"], b"".join(record.chunks), call)
+
+    async def _complete(self, response_id: str, content: bytes, call: _Call) -> None:
+        """Complete the answer of an earlier request, if it was made in the background and is there whole."""
+        record, scope = call.record, call.scope
+        encoding, resumed = record.encoding, b"starting_after" in scope["query_string"]
+        with suppress(Undecodable):  # a short one is read at once, before the client asks again
+            content, encoding = decode(content, encoding, LARGE_BYTES), ""
+        read = partial(final_response, content, record.content_type, encoding, resumed=resumed)
+        # The client has the answer in any case, and ``/healthz`` tells of the log.
+        with suppress(UpstreamUnreachable, Unavailable):
+            if body := await read_apart(self._apart, content, encoding, read):
+                await self._log.complete_response(response_id, caller_of(named_headers(scope)), body)
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that names a model and isn't a completion, with the upstream's name of the model."""
