@@ -178,6 +178,8 @@ class Choice:
     reply: dict[str, Any]
     rating: float | None = None
     """As of a completion."""
+    prompt: Any = None
+    """Content of the prompt that it answers, if that is another one than the first choice answers."""
 
 
 NO_PARAMS: dict[str, Any] = {}
@@ -237,11 +239,15 @@ class Completion(NamedTuple):
         return rating_word(rating, scales.pop() if len(scales) == 1 else None)
 
     def with_choice(self, index: int) -> Completion:
-        """Return the completion with this choice as its reply; 0: the first one."""
+        """Return the completion with this choice as its reply to its own prompt; 0: the first one."""
         for choice in self.choices if index else ():
             if choice.index == index:
                 end = self.ended._replace(finish_reason=choice.finish_reason)
-                return self._replace(reply=choice.reply, ended=end)
+                own = self._replace(reply=choice.reply, ended=end)
+                if choice.prompt is None:
+                    return own
+                text = choice.prompt if isinstance(choice.prompt, str) else ""
+                return own._replace(messages=({"role": "user", "content": choice.prompt},), prompt=text)
         return self
 
 

@@ -120,7 +120,7 @@ class Duels:
             return revealed
         self._core.on_feedback(preference.feedback)
         better = await self._log.completion(draft.completion_id)
-        worse = await self._log.worse(better.id, draft.preferred_over or "")
+        worse = await self._log.worse(draft.answer, draft.preferred_over or "")
         teaches = usability(draft, better, worse, rules=self._core.rules)
         return revealed | {"feedback": feedback_json(preference.feedback), **teaches._asdict()}
 

@@ -150,7 +150,7 @@ async def _rate(
     draft = receipt.feedback.draft
     if draft.completion_id != target.id:  # the key's first record
         target = await log.completion(draft.completion_id)
-    worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
+    worse = await log.worse(draft.answer, draft.preferred_over) if draft.preferred_over else None
     answer = usability(draft, target, worse, receipt.covered_answers, rules=rules)._asdict()
     answer |= {"repeated": not receipt.created, "about": _about(target, draft.choice, request)}
     if dry_run:

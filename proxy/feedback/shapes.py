@@ -102,7 +102,8 @@ def feedback_json(feedback: Feedback) -> dict[str, Any]:
 
 
 def quoted(completion: Completion, choice: int) -> dict[str, str]:
-    texts = {"prompt": completion.prompt, "reply": text_of(completion.with_choice(choice).reply or {})}
+    answer = completion.with_choice(choice)
+    texts = {"prompt": answer.prompt, "reply": text_of(answer.reply or {})}
     return {name: " ".join(text[:QUOTED_CHARACTERS].split()) for name, text in texts.items()}
 
 

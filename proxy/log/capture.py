@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -108,7 +109,7 @@ def parsed(completion: Completion) -> Parsed:
     client_request, wire = completion.asked, completion.wire
     surface = SURFACES[client_request.surface]
     request = surface.read(loads_storable(wire.request_body))
-    messages = (
+    messages: Sequence[dict[str, Any]] = (
         request.messages
         if request.held is None
         else with_held(request.messages, request.params, request.held)
@@ -118,6 +119,9 @@ def parsed(completion: Completion) -> Parsed:
         answer = surface.reassemble(wire.chunks, wire.content_type, wire.content_encoding)
     except OutOfTime as error:
         answer = Reply(error=f"the answer was not read: {error}", readable=False)
+    if client_request.surface == "completions" and len(messages) > 1 and answer.message:
+        messages, answer = of_own_prompts(messages, answer, request.params.get("n"))
+        context = tuple(path(messages))
     settings, definitions = parameters(request.params)
     ending = ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
     return Parsed(
@@ -139,6 +143,25 @@ def with_held(messages: Sequence[dict[str, Any]], params: dict[str, Any], name: 
     """Return messages with a mark before them, behind the instructions: the upstream puts something there."""
     first = 1 if params.get("instructions") is True else 0
     return [*messages[:first], held(name), *messages[first:]]
+
+
+def of_own_prompts(
+    prompts: Sequence[dict[str, Any]], answer: Reply, several: Any
+) -> tuple[Sequence[dict[str, Any]], Reply]:
+    """Return the prompt of the first choice, and the answer with the prompt of each choice that answers another.
+
+    ``several``: the number of choices for each prompt.
+    """
+    each = several if isinstance(several, int) and several > 0 else 1
+    places = [choice["index"] // each for choice in answer.choices]
+    if not places or not all(0 <= place < len(prompts) for place in places):
+        why = "which of the prompts it answers is unknown"
+        return prompts, replace(answer, message=None, choices=(), readable=False, error=answer.error or why)
+    choices = tuple(
+        choice if place == places[0] else choice | {"prompt": prompts[place]["content"]}
+        for choice, place in zip(answer.choices, places, strict=True)
+    )
+    return [prompts[places[0]]], replace(answer, choices=choices)
 
 
 def unparsed(completion: Completion, fault: Exception) -> Parsed:

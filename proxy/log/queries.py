@@ -22,6 +22,7 @@ from burnish.proxy.records import (
     Regeneration,
     RejectedAnswer,
     answer_name,
+    answer_named,
 )
 
 MAX_SIDE_REQUESTS = 500
@@ -66,7 +67,9 @@ def judged(
             AppliedFeedback(
                 by_id[feedback_id],
                 feedback_id in counting,
-                reader.worse(row[NODE], by_id[feedback_id].draft.preferred_over),
+                reader.worse(
+                    row[NODE], by_id[feedback_id].draft.answer, by_id[feedback_id].draft.preferred_over
+                ),
             )
             for feedback_id in sorted(counting.union(naming[name]))
         )
@@ -157,7 +160,7 @@ def rated_in_chat(
 
 def worse(connection: sqlite3.Connection, better: str, answer: str) -> RejectedAnswer | None:
     """Return another completion's answer, if it is to the same context. Raises NotFound."""
-    return Reader(connection).worse(row_of(connection, better)[NODE], answer)
+    return Reader(connection).worse(row_of(connection, answer_named(better)[0])[NODE], better, answer)
 
 
 def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion:

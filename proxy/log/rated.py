@@ -94,7 +94,7 @@ def weighed(
             worse = tuple(
                 rival
                 for rival in rating.preferred_over
-                if (rejected := reader.worse(node, rival)) and not rules.fault_of_rejected(rejected)
+                if (rejected := reader.worse(node, answer, rival)) and not rules.fault_of_rejected(rejected)
             )
             fault = (
                 fault
@@ -131,7 +131,7 @@ def _rated(connection: sqlite3.Connection, ratings: Iterable[Rating]) -> Iterato
 def with_texts(reader: Reader, row: Any, rating: Rating) -> RatedCompletion:
     """Return a completion, by its row, with what counts of its feedback."""
     choice = answer_named(rating.answer)[1]
-    worse = (reader.worse(row[NODE], answer) for answer in rating.worse)
+    worse = (reader.worse(row[NODE], rating.answer, answer) for answer in rating.worse)
     return RatedCompletion(
         completion=reader.completion(row, rating.effective.reward, full=True).with_choice(choice),
         reward=rating.reward,

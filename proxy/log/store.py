@@ -105,9 +105,19 @@ class Reader:
         )
         return [self._message(content) for (content,) in rows]
 
-    def worse(self, node: int | None, answer: str | None) -> RejectedAnswer | None:
-        """Return an answer by its name, if it is still there and answers the context that ends at ``node``."""
+    def prompt_of(self, answer: str) -> Any:
+        """Return the prompt of an answer by its name, as of ``Choice``."""
+        completion_id, index = answer_named(answer)
+        query = "SELECT choices FROM completion WHERE id = ? AND choices IS NOT NULL"
+        found = self._connection.execute(query, (completion_id,)).fetchone() if index else None
+        choices = self._choices(found[0]) if found else ()
+        return next((choice.prompt for choice in choices if choice.index == index), None)
+
+    def worse(self, node: int | None, better: str, answer: str | None) -> RejectedAnswer | None:
+        """Return an answer by its name, if it is still there and answers the same as ``better``, at ``node``."""
         completion_id, choice = answer_named(answer or "")
+        if answer and self.prompt_of(answer) != self.prompt_of(better):
+            return None
         rows = self._connection.execute(
             "SELECT node, reply, choices, upstream_table FROM completion WHERE id = ? AND reply IS NOT NULL",
             (completion_id,),
@@ -142,7 +152,12 @@ class Reader:
 
     def _choices(self, content: int) -> tuple[Choice, ...]:
         return tuple(
-            Choice(choice["index"], choice["finish_reason"], loaded(orjson.dumps(stored(choice["message"]))))
+            Choice(
+                choice["index"],
+                choice["finish_reason"],
+                loaded(orjson.dumps(stored(choice["message"]))),
+                prompt=choice.get("prompt"),
+            )
             for choice in orjson.loads(self._body(content))
         )
 

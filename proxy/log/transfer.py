@@ -147,7 +147,7 @@ class _Importer:
         reader = Reader(self._connection)
         row = row_of(self._connection, draft.completion_id)
         target = reader.completion(row, full=True)
-        worse = reader.worse(row[NODE], draft.preferred_over) if draft.preferred_over else None
+        worse = reader.worse(row[NODE], draft.answer, draft.preferred_over) if draft.preferred_over else None
         neighbours = feedback.beside(self._connection, statement)
         return self._usable(draft, target, worse, neighbours)._asdict()
 
@@ -167,6 +167,7 @@ def as_parsed(completion: Completion) -> Parsed:
     settings, definitions = parameters(completion.params)
     choices = [
         {"index": choice.index, "finish_reason": choice.finish_reason, "message": choice.reply}
+        | ({} if choice.prompt is None else {"prompt": choice.prompt})
         for choice in completion.choices
     ]
     place = Continuation(completion.conversation_id, completion.continues)
@@ -231,7 +232,8 @@ def rated_answers(
     answers = []
     for rating in _ratings(connection, names, rules):
         row = row_of(connection, rating.completion_id)
-        opposed = _opposed(connection, reader, row, rules) if rating.reward > 0 else ()
+        same_prompt = rating.reward > 0 and reader.prompt_of(rating.answer) is None
+        opposed = _opposed(connection, reader, row, rules) if same_prompt else ()
         answers.append(RatedAnswer(with_texts(reader, row, rating), opposed))
     return answers, names[-1] if len(rows) > limit else None
 

@@ -231,3 +231,86 @@ async def test_what_was_said_before_is_no_new_record(log: Log):
     assert len({each.id for each in (first, *different)}) == 7
     await log.undo_feedback(different[-1].id)
     assert (await rate(log, other, 1.0)).id != different[-1].id
+
+
+# Several prompts in one request
+
+
+def texts(*choices: tuple[int, str]) -> bytes:
+    made = [{"index": index, "text": text, "finish_reason": "stop"} for index, text in choices]
+    return orjson.dumps({"id": "cmpl-1", "object": "text_completion", "choices": made})
+
+
+def pieces(*choices: tuple[int, str]) -> list[bytes]:
+    return [b"data: %b\n\n" % texts(choice) for choice in choices] + [b"data: [DONE]\n\n"]
+
+
+PROMPTS = ["The capital of France is", "Two plus two is"]
+BATCHES: dict[str, tuple[dict[str, Any], Any, list[tuple[str, str]]]] = {
+    "one each": (
+        {"prompt": PROMPTS},
+        reply(texts((0, " Paris."), (1, " four."))),
+        [(PROMPTS[0], " Paris."), (PROMPTS[1], " four.")],
+    ),
+    "two each, out of order": (
+        {"prompt": PROMPTS, "n": 2},
+        reply(texts((2, " four."), (0, " Paris."), (3, " 4."), (1, " Lyon."))),
+        [(PROMPTS[0], " Paris."), (PROMPTS[0], " Lyon."), (PROMPTS[1], " four."), (PROMPTS[1], " 4.")],
+    ),
+    "streamed in turns": (
+        {"prompt": PROMPTS, "stream": True},
+        stream(pieces((1, " fo"), (0, " Par"), (1, "ur."), (0, "is."))),
+        [(PROMPTS[0], " Paris."), (PROMPTS[1], " four.")],
+    ),
+    "the first one without an answer": (
+        {"prompt": [*PROMPTS, "The sea is"]},
+        reply(texts((1, " four."), (2, " blue."))),
+        [(PROMPTS[1], " four."), ("The sea is", " blue.")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_each_answer_belongs_to_its_own_prompt(tmp_path: Path, name: str):
+    asked, script, pairs = BATCHES[name]
+    async with behind(tmp_path, script) as (http, _):
+        made = await http.post("/v1/completions", json={"model": "m", **asked})
+        answer = made.headers["x-burnish-completion-id"]
+        (record,) = await logged(http)
+        indexes = [each["index"] for each in record["choices"]]
+        for index, (prompt, text) in zip(indexes, pairs, strict=True):
+            said = {"completion_id": answer, "rating": "good", "choice": index}
+            rated = (await http.post("/v1/feedback", json=said)).json()
+            about = {"prompt": prompt, "reply": text.strip()}
+            assert (rated["about"], rated["usable"]) == (about, True)
+        exported = (await http.get("/burnish/rated")).json()["data"]
+        over = {"completion_id": answer, "choice": indexes[-1], "preferred_over": answer}
+        compared = (await http.post("/v1/feedback", json=over)).json()
+    taught = [(each["messages"], each["reply"]["content"]) for each in exported]
+    assert taught == [([user(prompt)], text) for prompt, text in pairs]
+    assert record["prompt"] == pairs[0][0]
+    assert compared["reason"] == "the two answers aren't to the same prompt"
+
+
+async def test_an_answer_to_one_of_several_prompts_that_nothing_names_teaches_nothing(tmp_path: Path):
+    async with behind(tmp_path, reply(texts((7, " four.")))) as (http, _):
+        made = await http.post("/v1/completions", json={"model": "m", "prompt": PROMPTS})
+        said = {"completion_id": made.headers["x-burnish-completion-id"], "rating": "good"}
+        assert not (await http.post("/v1/feedback", json=said)).json()["usable"]
+        (record,) = await logged(http)
+    assert record["messages"] == [user(prompt) for prompt in PROMPTS]
+    assert "which of the prompts" in record["error"]
+
+
+async def test_choices_of_one_prompt_are_compared_and_those_of_another_are_not(log: Log):
+    batch: dict[str, Any] = {
+        "surface": "completions",
+        "request_body": orjson.dumps({"prompt": PROMPTS, "n": 2}),
+    }
+    chunks = (texts((0, " Paris."), (1, " Lyon."), (2, " four."), (3, " five.")),)
+    made = capture(log, [], chunks=chunks, **batch)
+    await rate(log, made, None, choice=2, preferred_over=f"{made}/3")
+    await rate(log, made, None, preferred_over=f"{made}/1")
+    await rate(log, made, None, choice=1, preferred_over=f"{made}/3")
+    taught = {each.answer: [worse["content"] for worse in each.worse] for each in await all_rated(log)}
+    assert taught == {made: [" Lyon."], f"{made}/1": [], f"{made}/2": [" five."]}
