@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +49,8 @@ class Transfer:
             self._check_files(path)
         except (OSError, AdapterError) as error:
             why = error.strerror if isinstance(error, OSError) else error
+            if isinstance(error, FileNotFoundError):
+                why = f"it has no {Path(error.filename).name}{_instead(path)}"
             raise Unprocessable(f"{path} cannot be imported: {why}", param="path") from error
         try:
             with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
@@ -128,10 +129,8 @@ class Transfer:
         elif (path / mlx.WEIGHTS).exists():
             write_peft(mlx.from_mlx(path), target, self.base_model)
         else:
-            read_peft(path)
-            target.mkdir()
-            for name in (CONFIG, WEIGHTS):  # not a README or a tokenizer
-                shutil.copyfile(path / name, target / name)
+            # Engines ignore alpha_pattern and rank_pattern, so the version has none.
+            write_peft(read_peft(path).of_one_rank(), target, self.base_model)
         self._check_fitting(target)
         return target
 
@@ -173,3 +172,15 @@ class Transfer:
             "file: train once (that makes the directory), or set train.base to one",
             code="no_directory_base",
         )
+
+
+def _instead(folder: Path) -> str:
+    """Return what a folder without the expected files has, and what to do with it."""
+    if checkpoints := sorted(folder.glob(f"*_{mlx.WEIGHTS}")):
+        return f"; rename the checkpoint that you want, such as {checkpoints[-1].name}, to {mlx.WEIGHTS}"
+    pickled = Path(WEIGHTS).with_suffix(".bin").name
+    if (folder / pickled).exists():
+        return (
+            f", only {pickled}, which could run code; save it as safetensors (save_pretrained of peft does)"
+        )
+    return f"; expected {CONFIG}, and {WEIGHTS} (PEFT) or {mlx.WEIGHTS} (MLX)"

@@ -97,10 +97,10 @@ def rope_misread(config: dict[str, Any]) -> dict[str, Any]:
 def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
     """Write the adapter of a PEFT directory as a new directory for mlx-lm, atomically, readable by its owner only.
 
-    Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA of one rank, or for another base),
+    Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA, or for another base),
     OSError; nothing is left then.
     """
-    peft = read_peft(adapter)
+    peft = read_peft(adapter).of_one_rank()
     tensors: dict[str, Array] = {}
     for module, lora in peft.pairs.items():
         if module not in base.shapes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +29,15 @@ Array = NDArray[np.float32]
 _PREFIX = "base_model.model."
 _TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]{{1,255}})\.lora_(?P<half>A|B)\.weight")
 _EMBEDDING = re.compile(r".*\.lora_embedding_[AB]")
-# Of rank_pattern. Groups, alternatives and many stars can be written so that matching them takes for ever.
-_NAMES = re.compile(r"[\w.*^$\\-]*")
+# Of rank_pattern and alpha_pattern. Nested groups and many stars can be written so that matching them takes for ever.
+_NAME, _CHOICE = r"[\w.*^$\\-]*", r"\((?:\?:)?[\w.\\-]+(?:\|[\w.\\-]+){0,7}\)(?!\*)"
+_NAMES = re.compile(rf"{_NAME}(?:{_CHOICE}{_NAME})?")
 _MAX_STARS = 2
 _MATRIX = 2
 
 # Each changes the meaning of the weights, and no other format can express it.
 _UNSUPPORTED = (
-    "use_dora", "modules_to_save", "lora_bias", "layer_replication", "alpha_pattern", "trainable_token_indices",
+    "use_dora", "modules_to_save", "lora_bias", "layer_replication", "trainable_token_indices",
     "target_parameters", "fan_in_fan_out", "alora_invocation_tokens", "use_qalora", "use_bdlora", "arrow_config",
     "kasa_config", "monteclora_config",
 )  # fmt: skip
@@ -63,7 +65,7 @@ class PeftAdapter:
     """A plain LoRA, read and checked."""
 
     alpha: float
-    """A module's change is scaled by alpha / its rank. rsLoRA's own rule is already applied."""
+    """A module's change is scaled by alpha / its rank. rsLoRA's own rule and alpha_pattern are already applied."""
     pairs: Mapping[str, Lora]
     """Module name in the Hugging Face model, e.g. "model.layers.0.self_attn.q_proj" → its pair. Not empty."""
 
@@ -73,13 +75,20 @@ class PeftAdapter:
 
     @property
     def rank(self) -> int:
-        """The rank that all modules share. Raises IncompatibleAdapter when they differ."""
-        ranks = sorted({lora.rank for lora in self.pairs.values()})
-        if len(ranks) > 1:
-            raise IncompatibleAdapter(
-                f"the modules have the ranks {ranks} (rank_pattern); this format needs one rank for all of them"
-            )
-        return ranks[0]
+        """The highest rank of its modules."""
+        return max(lora.rank for lora in self.pairs.values())
+
+    def of_one_rank(self) -> PeftAdapter:
+        """Return the same changes, all of the highest rank, because MLX has one scale, and vLLM reads only one.
+
+        Zeros fill up the smaller pairs, and what the scale loses goes into b.
+        """
+        pairs = {}
+        for module, lora in self.pairs.items():
+            more = self.rank - lora.rank
+            b = lora.b * np.float32(self.rank / lora.rank)
+            pairs[module] = Lora(np.pad(lora.a, ((0, more), (0, 0))), np.pad(b, ((0, 0), (0, more))))
+        return PeftAdapter(self.alpha, pairs)
 
 
 def read_peft(path: Path) -> PeftAdapter:
@@ -89,17 +98,30 @@ def read_peft(path: Path) -> PeftAdapter:
     (not plain LoRA: DoRA, trained embeddings, biases, …).
     """
     config = _read_config(path / CONFIG)
-    pairs = paired(path, _halves(read_tensors(path / WEIGHTS)), lambda module: _rank_of(module, config))
-    alpha = float(config["lora_alpha"])
+    pairs = paired(
+        path,
+        _halves(read_tensors(path / WEIGHTS)),
+        lambda module: int(_of_module(module, config, "rank_pattern", "r")),
+    )
+    alphas = {module: float(_of_module(module, config, "alpha_pattern", "lora_alpha")) for module in pairs}
     if config.get("use_rslora"):
         # rsLoRA scales by alpha/sqrt(r), everything else by alpha/r (Kalajdzievski, arXiv 2312.03732).
-        ranks = {lora.rank for lora in pairs.values()}
-        if len(ranks) > 1:
-            raise IncompatibleAdapter(
-                f"{path} uses use_rslora with modules of different ranks, which no single alpha can express"
-            )
-        alpha *= math.sqrt(ranks.pop())
-    return PeftAdapter(alpha, pairs)
+        alphas = {module: alpha * math.sqrt(pairs[module].rank) for module, alpha in alphas.items()}
+    alpha = Counter(alpha for alpha in alphas.values() if alpha).most_common(1)
+    return _with_one_alpha(path, alpha[0][0] if alpha else 0.0, alphas, pairs)
+
+
+def _with_one_alpha(
+    path: Path, alpha: float, alphas: Mapping[str, float], pairs: Mapping[str, Lora]
+) -> PeftAdapter:
+    """Fold into b by how much a module's alpha differs. Raises CorruptAdapter if it becomes infinite."""
+    folded = dict(pairs)
+    for module, own in alphas.items():
+        if own != alpha:
+            with np.errstate(over="ignore", invalid="ignore"):
+                folded[module] = Lora(pairs[module].a, pairs[module].b * np.float32(own / alpha))
+            check_finite(path, module, folded[module].b)
+    return PeftAdapter(alpha, folded)
 
 
 def write_peft(adapter: PeftAdapter, target: Path, base_model: str) -> None:
@@ -123,9 +145,10 @@ def _read_config(path: Path) -> dict[str, Any]:
         config = json.loads(path.read_bytes())
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
         ranks = [int(own) for own in (config.get("rank_pattern") or {}).values()]
+        alphas = [alpha, *map(float, (config.get("alpha_pattern") or {}).values())]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {type(error).__name__}: {error}") from error
-    if min([rank, *ranks]) < 1 or not math.isfinite(alpha):
+    if min([rank, *ranks]) < 1 or not all(map(math.isfinite, alphas)):
         raise CorruptAdapter(f"{path} has r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
     if config.get("peft_type") != "LORA":
         raise IncompatibleAdapter(f"{path} has peft_type {config.get('peft_type')!r}; expected 'LORA'")
@@ -216,19 +239,20 @@ def paired(
     return pairs
 
 
-def _rank_of(module: str, config: dict[str, Any]) -> int:
-    """Return the rank that the configuration gives a module; the first pattern that fits wins, as in PEFT."""
-    for pattern, rank in (config.get("rank_pattern") or {}).items():
+def _of_module(module: str, config: dict[str, Any], patterns: str, otherwise: str) -> Any:
+    """Return a module's number in the configuration; the first pattern that fits wins, as in PEFT."""
+    for pattern, number in (config.get(patterns) or {}).items():
         if not _NAMES.fullmatch(pattern) or pattern.count("*") > _MAX_STARS:
             raise IncompatibleAdapter(
-                f"rank_pattern {pattern[:200]!r} isn't the name of a module; at most {_MAX_STARS} .* may stand in it"
+                f"{patterns} {pattern[:200]!r} isn't the name of a module; at most {_MAX_STARS} .* may stand in it, "
+                "and one choice among 8 names, (q_proj|k_proj)"
             )
         try:
             if re.match(rf"(.*\.)?({pattern})$", module):
-                return int(rank)
+                return number
         except re.error as error:
-            raise CorruptAdapter(f"rank_pattern {pattern!r} isn't a regular expression: {error}") from error
-    return int(config["r"])
+            raise CorruptAdapter(f"{patterns} {pattern!r} isn't a regular expression: {error}") from error
+    return config[otherwise]
 
 
 def _config(adapter: PeftAdapter, base_model: str) -> dict[str, Any]:

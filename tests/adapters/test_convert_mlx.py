@@ -76,13 +76,21 @@ def test_every_tensor_arrives_as_mlx_multiplies_it(tmp_path: Path) -> None:
     assert sorted(config["lora_parameters"]["keys"]) == sorted(BASE.shapes)
 
 
-def test_ranks_that_differ_are_refused(tmp_path: Path) -> None:
+def test_ranks_that_differ_become_the_highest(tmp_path: Path) -> None:
     tensors = tiny_lora(TINY, 0) | {
         f"{Q}.lora_A.weight": np.ones((8, 64), np.float32), f"{Q}.lora_B.weight": np.ones((64, 8), np.float32)
     }  # fmt: skip
     pattern = {r"model\.layers\.1\.self_attn\.q_proj": 8}
-    with pytest.raises(IncompatibleAdapter, match="rank_pattern"):
-        to_mlx(write_plain(tmp_path / "peft", tensors, rank_pattern=pattern), BASE, tmp_path / "mlx")
+    to_mlx(
+        write_plain(tmp_path / "peft", tensors, lora_alpha=6, rank_pattern=pattern), BASE, tmp_path / "mlx"
+    )
+    parameters = json.loads((tmp_path / "mlx" / "adapter_config.json").read_text())["lora_parameters"]
+    assert (parameters["rank"], parameters["scale"]) == (8, 6 / 8)
+    found = load_file(tmp_path / "mlx" / "adapters.safetensors")
+    for module in BASE.shapes:
+        a, b = (tensors[f"base_model.model.{module}.lora_{half}.weight"] for half in "AB")
+        change = (found[f"{module}.lora_a"] @ found[f"{module}.lora_b"]).T * parameters["scale"]
+        np.testing.assert_allclose(change, b @ a * 6 / len(a), atol=1e-6)
 
 
 def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:

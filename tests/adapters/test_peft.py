@@ -43,15 +43,20 @@ def test_a_rank_pattern_gives_modules_their_own_rank(tmp_path: Path) -> None:
     path = support.write_peft(tmp_path, tensors(down=3), rank=2, rank_pattern={"mlp.down_proj": 3})
     adapter = read_peft(path)
     assert {module: lora.rank for module, lora in adapter.pairs.items()} == {Q: 2, DOWN: 3}
-    with pytest.raises(IncompatibleAdapter, match=r"ranks \[2, 3\]"):
-        _ = adapter.rank
+    alike = adapter.of_one_rank()
+    assert (alike.rank, {lora.rank for lora in alike.pairs.values()}) == (3, {3})
+    for module in (Q, DOWN):
+        assert change(alike, module) == pytest.approx(change(adapter, module))
     for pattern, reason in (("down", "expected rank 2 in both"), ("*", "isn't a regular expression")):
         support.write_peft(tmp_path, tensors(down=3), rank=2, rank_pattern={pattern: 3})
         with pytest.raises(CorruptAdapter, match=reason):
             read_peft(path)
 
 
-@pytest.mark.parametrize("pattern", ["([a-z_.0-9]+)*!", ".*" * 30 + "!", "(q|q|a)(q|q)*!", "(?:x{9}){9}{9}"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["([a-z_.0-9]+)*!", ".*" * 30 + "!", "(q|q|a)(q|q)*!", "(?:x{9}){9}{9}", "(q|k)*", "(q|q)(q|q)"],
+)
 def test_a_rank_pattern_that_would_never_end_is_refused(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(IncompatibleAdapter, match="isn't the name of a module"):
         read_peft(support.write_peft(tmp_path, tensors(), rank=2, rank_pattern={pattern: 2}))
@@ -60,12 +65,48 @@ def test_a_rank_pattern_that_would_never_end_is_refused(tmp_path: Path, pattern:
         read_peft(support.write_peft(tmp_path, long, rank=2, rank_pattern={".*b.*b": 2}))
 
 
+def change(adapter: PeftAdapter, module: str) -> Any:
+    """Return what a module adds to its weight."""
+    lora = adapter.scaled(adapter.pairs[module])
+    return lora.b @ lora.a
+
+
 def test_rslora_is_worked_into_alpha_where_one_alpha_can_say_it(tmp_path: Path) -> None:
     path = support.write_peft(tmp_path, tensors(q=4, down=4), lora_alpha=6, use_rslora=True)
     assert read_peft(path).alpha == 12
-    pattern = {"rank_pattern": {"down_proj": 4}, "use_rslora": True}
-    support.write_peft(tmp_path, tensors(down=4), rank=2, **pattern)
-    with pytest.raises(IncompatibleAdapter, match="different ranks"):
+
+
+@pytest.mark.parametrize(
+    ("config", "scales"),
+    [
+        ({"alpha_pattern": {"q_proj": 64}}, (64 / 2, 6 / 8)),
+        ({"alpha_pattern": {"(q_proj|k_proj)": 64, r".*\.layers\..*\.mlp.down_proj": 0}}, (64 / 2, 0)),
+        ({"alpha_pattern": {"q_proj": 12, "down_proj": 12}}, (12 / 2, 12 / 8)),
+        ({"use_rslora": True}, (6 / 2**0.5, 6 / 8**0.5)),
+        ({"use_rslora": True, "alpha_pattern": {"down_proj": 24}}, (6 / 2**0.5, 24 / 8**0.5)),
+        ({"lora_alpha": 0, "alpha_pattern": {"down_proj": 4}}, (0, 4 / 8)),
+    ],
+    ids=["plain", "choices", "all", "rslora", "both", "none but one"],
+)
+def test_an_alpha_of_single_modules_is_worked_into_their_weights(
+    tmp_path: Path, config: dict[str, Any], scales: tuple[float, float]
+) -> None:
+    given = tensors(down=8)
+    ranks = {r"(?:up_proj|down_proj)$": 8}
+    fields: dict[str, Any] = {"lora_alpha": 6, "rank_pattern": ranks} | config
+    path = support.write_peft(tmp_path, given, rank=2, **fields)
+    adapter = read_peft(path)
+    for module, scale in zip((Q, DOWN), scales, strict=True):
+        a, b = (given[f"{PREFIX}{module}.lora_{half}.weight"] for half in "AB")
+        assert change(adapter, module) == pytest.approx(scale * (b @ a), rel=1e-6)
+        assert change(adapter.of_one_rank(), module) == pytest.approx(scale * (b @ a), rel=1e-6)
+
+
+def test_an_alpha_that_makes_a_weight_infinite_is_refused(tmp_path: Path) -> None:
+    path = support.write_peft(
+        tmp_path, tensors(), rank=2, lora_alpha=1e-30, alpha_pattern={"down_proj": 1e30}
+    )
+    with pytest.raises(CorruptAdapter, match="infinite"):
         read_peft(path)
 
 
@@ -75,7 +116,7 @@ def test_rslora_is_worked_into_alpha_where_one_alpha_can_say_it(tmp_path: Path) 
         ({"use_dora": True}, "use_dora"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"bias": "all"}, "bias"),
-        ({"alpha_pattern": {"q_proj": 8}}, "alpha_pattern"),
+        ({"alpha_pattern": {"(q|(k|v))_proj": 8}}, "one choice among 8 names"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights"),
         ({"lora_bias": True}, "lora_bias"),
         ({"peft_type": "IA3"}, "IA3"),

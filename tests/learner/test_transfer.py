@@ -143,6 +143,51 @@ async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Pat
         assert (await http.get("/burnish/adapters")).json()["adapters"] == []
 
 
+async def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    bare = write_peft(tmp_path / "bare", tiny_lora(LLAMA, 1))
+    weights = (bare / "adapter_model.safetensors").rename(tmp_path / "weights")
+    numbered = Path(shutil.copytree(bare, tmp_path / "numbered"))
+    for step in ("0000100", "0000200"):
+        shutil.copyfile(weights, numbered / f"{step}_adapters.safetensors")
+    pickled = Path(shutil.copytree(bare, tmp_path / "pickled"))
+    (pickled / "adapter_model.bin").write_bytes(b"PK\x03\x04")
+    unconfigured = write_peft(tmp_path / "unconfigured", tiny_lora(LLAMA, 1))
+    (unconfigured / "adapter_config.json").unlink()
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
+        for path, words in (
+            (
+                numbered,
+                "has no adapter_model.safetensors; rename the checkpoint that you want, such as 0000200_adapt",
+            ),
+            (
+                pickled,
+                "has no adapter_model.safetensors, only adapter_model.bin, which could run code; save it as",
+            ),
+            (
+                bare,
+                "has no adapter_model.safetensors; expected adapter_config.json, and adapter_model.safetensors",
+            ),
+            (unconfigured, "has no adapter_config.json; expected"),
+        ):
+            assert words in (await import_(http, path)).json()["error"]["message"]
+
+
+async def test_what_engines_would_ignore_is_worked_into_the_weights(tmp_path: Path) -> None:
+    """vLLM and SGLang scale every module by lora_alpha / r, whatever the patterns say."""
+    tensors = tiny_lora(LLAMA, 1)
+    path = write_peft(tmp_path / "patterned", tensors, lora_alpha=8, alpha_pattern={"(q_proj|v_proj)": 32})
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
+        assert (await import_(http, path)).status_code == 201
+        assert (await export(http, 1, tmp_path / "out", "peft")).status_code == 200
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert not config.get("alpha_pattern") and not config.get("rank_pattern")
+    written = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    for name, matrix in tensors.items():
+        alpha = 32 if "q_proj" in name or "v_proj" in name else 8
+        folded = alpha / config["lora_alpha"] if "lora_B" in name else 1
+        np.testing.assert_array_equal(written[name], matrix * np.float32(folded))
+
+
 async def test_what_is_no_regular_file_or_too_large_is_not_opened(tmp_path: Path) -> None:
     sound = write_peft(tmp_path / "sound", tiny_lora(LLAMA, 1))
     odd = {name: tmp_path / name for name in ("fifo", "device", "huge")}
