@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from burnish.adapters.convert import gguf, gguf_layout, mlx
-from burnish.adapters.convert.peft import read_peft, write_peft
+from burnish.adapters.convert.peft import PeftAdapter, read_peft, renamed, write_peft
 from burnish.adapters.errors import AdapterError, UnknownVersion
 from burnish.adapters.hosts.converted import check_base
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Provenance
@@ -127,12 +127,18 @@ class Transfer:
                 gguf.read_lora(path, gguf_layout.read_base(self._gguf("gguf"))), target, self.base_model
             )
         elif (path / mlx.WEIGHTS).exists():
-            write_peft(mlx.from_mlx(path), target, self.base_model)
+            write_peft(self._named(mlx.from_mlx(path)), target, self.base_model)
         else:
             # Engines ignore alpha_pattern and rank_pattern, so the version has none.
-            write_peft(read_peft(path).of_one_rank(), target, self.base_model)
+            write_peft(self._named(read_peft(path).of_one_rank()), target, self.base_model)
         self._check_fitting(target)
         return target
+
+    def _named(self, adapter: PeftAdapter) -> PeftAdapter:
+        """Name the modules as the checkpoint does that vLLM and SGLang load: they ignore other names in silence."""
+        if self.base_weights.is_file():
+            return adapter
+        return renamed(adapter, mlx.read_base(self.base_weights).shapes)
 
     def _check_fitting(self, adapter: Path) -> None:
         """Convert it for the base, only to find wrong shapes before an engine does."""

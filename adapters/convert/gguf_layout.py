@@ -8,7 +8,6 @@ are refused, because some store weights fused or changed in other ways (phi3: q,
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from burnish.adapters.convert.peft import Array
+from burnish.adapters.convert.peft import Array, in_text_part
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 
 # LLAMA_ROPE_TYPE_NORM in llama.cpp: it rotates dimension 2i with 2i + 1, where Hugging Face pairs i with i + d/2.
@@ -32,8 +31,6 @@ _LINEAR = (
     "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
     "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
 )  # fmt: skip
-# The text part of a model that also sees (Gemma3ForConditionalGeneration, …), as convert_lora_to_gguf.py maps it.
-_TEXT_PART = re.compile(r"model\.language_model\.|language_model\.model\.")
 _MATRIX = 2
 LONG_LIST = 1024
 """A model's vocabulary and merges are longer; lists with a number for each layer are shorter."""
@@ -171,12 +168,14 @@ def gguf_name(module: str, base: BaseLayout) -> str:
 
     Raises IncompatibleAdapter when the base has none: another model, fewer layers, fused weights, a tied lm_head.
     """
-    text = _TEXT_PART.sub("model.", module, count=1) if _TEXT_PART.match(module) else module
-    name = _names(base.architecture, base.blocks).get_name(f"{text}.weight", try_suffixes=(".weight",))
+    text = in_text_part(module)
+    # As convert_lora_to_gguf.py maps the text part of a model that also sees.
+    full = text if text == "lm_head" else f"model.{text}"
+    name = _names(base.architecture, base.blocks).get_name(f"{full}.weight", try_suffixes=(".weight",))
     if name is not None and name in base.shapes and len(base.shapes[name]) == _MATRIX:
         return str(name)
     reason = ""
-    if module == "lm_head":
+    if text == "lm_head":
         reason = "; its output layer is the embedding, and an adapter can't change only one of them"
     elif any("attn_qkv" in tensor for tensor in base.shapes):
         reason = "; it keeps q, k and v fused in one tensor"

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from safetensors import SafetensorError
 
 from burnish.adapters.convert.fidelity import Fidelity
-from burnish.adapters.convert.peft import Lora, check_shape, read_peft, to_float32
+from burnish.adapters.convert.peft import Lora, check_shape, read_peft, renamed, to_float32
 from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks, writing
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.merging import Merged
@@ -43,7 +43,8 @@ def merge_hf(adapter: Path, base: Path, target: Path) -> Merged:
     files = {path: _tensors(path) for path in sorted(base.glob(WEIGHTS))}
     if not files:
         raise EngineError(f"{base} has no {WEIGHTS}; expected a Hugging Face model directory")
-    changes = {f"{module}.weight": peft.scaled(lora) for module, lora in peft.pairs.items()}
+    stored = [tensor.name.removesuffix(".weight") for tensors in files.values() for tensor in tensors]
+    changes = {f"{module}.weight": peft.scaled(lora) for module, lora in renamed(peft, stored).pairs.items()}
     _check_fitting(changes, [tensor for tensors in files.values() for tensor in tensors], base)
     config = _config(base / CONFIG)
     size = sum(_new_size(tensor, changes) for tensors in files.values() for tensor in tensors)

@@ -18,7 +18,17 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from burnish.adapters.convert.peft import Array, PeftAdapter, check_shape, paired, read_peft, read_tensors
+from burnish.adapters.convert.peft import (
+    IN_TEXT_PART,
+    Array,
+    PeftAdapter,
+    check_shape,
+    in_text_part,
+    paired,
+    read_peft,
+    read_tensors,
+    renamed,
+)
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from burnish.system import durable
 
@@ -102,12 +112,16 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
     """
     peft = read_peft(adapter).of_one_rank()
     tensors: dict[str, Array] = {}
-    for module, lora in peft.pairs.items():
+    keys: list[str] = []
+    sees = any(IN_TEXT_PART in name for name in base.shapes)
+    for module, lora in renamed(peft, base.shapes).pairs.items():
         if module not in base.shapes:
             raise IncompatibleAdapter(f"the base {base.path} has no weight for {module}")
         check_shape(module, lora, base.shapes[module])
-        tensors[f"{module}.lora_a"] = np.ascontiguousarray(lora.a.T)  # (in, r)
-        tensors[f"{module}.lora_b"] = np.ascontiguousarray(lora.b.T)  # (r, out)
+        name = _of_text_part(module) if sees else module
+        tensors[f"{name}.lora_a"] = np.ascontiguousarray(lora.a.T)  # (in, r)
+        tensors[f"{name}.lora_b"] = np.ascontiguousarray(lora.b.T)  # (r, out)
+        keys.append(name)
     config = {
         "fine_tune_type": "lora",
         "num_layers": 1,  # counts only for names within a layer; ours are whole ones
@@ -115,11 +129,17 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
             "rank": peft.rank,
             "scale": peft.alpha / peft.rank,
             "dropout": 0.0,
-            "keys": list(peft.pairs),
+            "keys": keys,
         },
     }
     weights, text = save(tensors, {"format": "mlx"}), json.dumps(config, indent=1)
     durable.create_directory(target, {WEIGHTS: weights, CONFIG: text.encode()})
+
+
+def _of_text_part(module: str) -> str:
+    """Return a module's name in mlx-lm's classes of models that also see."""
+    text = in_text_part(module)
+    return f"{IN_TEXT_PART}{text}" if text == "lm_head" else f"{IN_TEXT_PART}model.{text}"
 
 
 def from_mlx(path: Path) -> PeftAdapter:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ _NAME, _CHOICE = r"[\w.*^$\\-]*", r"\((?:\?:)?[\w.\\-]+(?:\|[\w.\\-]+){0,7}\)(?!
 _NAMES = re.compile(rf"{_NAME}(?:{_CHOICE}{_NAME})?")
 _MAX_STARS = 2
 _MATRIX = 2
+# A model that also sees (Gemma3ForConditionalGeneration, …) has its text part in a language_model, as checkpoints,
+# engines and mlx-lm call it.
+_TEXT_PART = re.compile(r"(?:model\.)?language_model\.(?:model\.)?|model\.")
+IN_TEXT_PART = "language_model."
 
 # Each changes the meaning of the weights, and no other format can express it.
 _UNSUPPORTED = (
@@ -122,6 +126,32 @@ def _with_one_alpha(
                 folded[module] = Lora(pairs[module].a, pairs[module].b * np.float32(own / alpha))
             check_finite(path, module, folded[module].b)
     return PeftAdapter(alpha, folded)
+
+
+def in_text_part(module: str) -> str:
+    """Return a module's name within the text part of its model, such as "layers.0.self_attn.q_proj"."""
+    text_part = _TEXT_PART.match(module)
+    return module[text_part.end() :] if text_part else module
+
+
+def names_in(modules: Iterable[str], others: Collection[str]) -> dict[str, str]:
+    """Return by which of other names, those of a checkpoint or of a loaded model, the same modules go there.
+
+    A …ForCausalLM that is made of a checkpoint of a …ForConditionalGeneration has other names. Raises
+    IncompatibleAdapter if a model that also sees has no such module.
+    """
+    by_text = {in_text_part(name): name for name in others}
+    sees = any(IN_TEXT_PART in name for name in others)
+    names = {module: module if module in others else by_text.get(in_text_part(module)) for module in modules}
+    if sees and (unknown := [module for module, name in names.items() if name is None]):
+        raise IncompatibleAdapter(f"the base has no weight for {', '.join(unknown[:3])}")
+    return {module: name or module for module, name in names.items()}
+
+
+def renamed(adapter: PeftAdapter, others: Collection[str]) -> PeftAdapter:
+    """Return an adapter by the names that ``names_in`` finds. Raises IncompatibleAdapter."""
+    names = names_in(adapter.pairs, others)
+    return PeftAdapter(adapter.alpha, {names[module]: lora for module, lora in adapter.pairs.items()})
 
 
 def write_peft(adapter: PeftAdapter, target: Path, base_model: str) -> None:

@@ -293,7 +293,15 @@ def test_an_alpha_that_gguf_takes_for_none_is_refused(alpha: float, own: BaseLay
         to_gguf(tiny_peft(tmp_path / "peft", K, lora_alpha=alpha), own, tmp_path / "out.gguf")
 
 
-@pytest.mark.parametrize("part", ["model.language_model.layers", "language_model.model.layers"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "model.language_model.layers",
+        "language_model.model.layers",
+        "language_model.layers",
+        "model.language_model.model.layers",
+    ],
+)
 def test_the_text_part_of_a_model_has_the_same_layers(part: str, own: BaseLayout, tmp_path: Path) -> None:
     called = K.replace("model.layers", part)
     to_gguf(tiny_peft(tmp_path / "plain", K, GATE), own, tmp_path / "plain.gguf")

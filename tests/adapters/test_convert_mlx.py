@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,30 @@ def test_ranks_that_differ_become_the_highest(tmp_path: Path) -> None:
         a, b = (tensors[f"base_model.model.{module}.lora_{half}.weight"] for half in "AB")
         change = (found[f"{module}.lora_a"] @ found[f"{module}.lora_b"]).T * parameters["scale"]
         np.testing.assert_allclose(change, b @ a * 6 / len(a), atol=1e-6)
+
+
+@pytest.mark.parametrize("stored", ["model.language_model.", "language_model.model."])
+@pytest.mark.parametrize("trained", ["model.", "model.language_model.", "language_model.model."])
+def test_a_model_that_also_sees_gets_the_names_of_mlx(stored: str, trained: str, tmp_path: Path) -> None:
+    base = replace(
+        BASE, shapes={name.replace("model.", stored, 1): shape for name, shape in BASE.shapes.items()}
+    )
+    tensors = {
+        name.replace(".model.model.", f".model.{trained}", 1): tensor
+        for name, tensor in tiny_lora(TINY, 0).items()
+    }
+    to_mlx(write_plain(tmp_path / "peft", tensors), base, tmp_path / "mlx")
+    found = load_file(tmp_path / "mlx" / "adapters.safetensors")
+    expected = {f"language_model.{module}.lora_{half}" for module in BASE.shapes for half in "ab"}
+    assert found.keys() == expected
+    config = json.loads((tmp_path / "mlx" / "adapter_config.json").read_text())
+    assert {f"{key}.lora_a" for key in config["lora_parameters"]["keys"]} <= expected
+    eye = {
+        name.replace(f".model.{trained}", ".model.model.visual.", 1): tensor
+        for name, tensor in tensors.items()
+    }
+    with pytest.raises(IncompatibleAdapter, match=r"no weight for model\.visual"):
+        to_mlx(write_plain(tmp_path / "eye", eye), base, tmp_path / "eyes")
 
 
 def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:

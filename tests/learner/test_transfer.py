@@ -37,11 +37,11 @@ def same(first: Path, second: Path) -> bool:
     return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
-def directory(path: Path) -> Path:
+def directory(path: Path, module: str = MODULE) -> Path:
     """A Hugging Face directory of one layer, filled with zeros."""
     path.mkdir()
     (path / "config.json").write_text("{}")
-    save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, path / "model.safetensors")
+    save_file({f"{module}.weight": np.zeros((8, 8), np.float32)}, path / "model.safetensors")
     return path
 
 
@@ -70,6 +70,31 @@ async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
         assert same(trained, tmp_path / "back")
         refused = await export(http, 1, tmp_path / "out.gguf", "gguf")
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_gguf_base")
+
+
+@pytest.mark.parametrize("trained", ["model.", "language_model.model.", "model.language_model."])
+async def test_a_version_has_the_names_of_a_checkpoint_that_also_sees(trained: str, tmp_path: Path) -> None:
+    stored = MODULE.replace("model.", "model.language_model.", 1)
+    base = directory(tmp_path / "base", stored)
+    matrices = {
+        name.replace(f".{MODULE}", f".{trained}{MODULE[6:]}"): each for name, each in tensors(4).items()
+    }
+    adapter = write_peft(tmp_path / "trained", matrices, target_modules=["q_proj"])
+    async with world(tmp_path, Engine(), base) as http:
+        assert (await import_(http, adapter)).status_code == 201
+        assert (await export(http, 1, tmp_path / "merged", "merged-hf")).status_code == 200
+        assert (await export(http, 1, tmp_path / "out", "mlx")).status_code == 200
+        eye = {
+            name.replace(f".model.{trained}", ".model.model.visual.", 1): each
+            for name, each in matrices.items()
+        }
+        refused = await import_(http, write_peft(tmp_path / "eye", eye, target_modules=["q_proj"]))
+        assert "has no weight for model.visual" in refused.json()["error"]["message"]
+    version = tmp_path / "data" / "adapters" / "v0001" / "adapter_model.safetensors"
+    assert load_file(version).keys() == {f"base_model.model.{stored}.lora_{half}.weight" for half in "AB"}
+    assert list(load_file(tmp_path / "merged" / "model.safetensors")) == [f"{stored}.weight"]
+    written = load_file(tmp_path / "out" / "adapters.safetensors")
+    assert written.keys() == {f"language_model.{MODULE}.lora_{half}" for half in "ab"}
 
 
 async def test_merged_with_a_gguf_base(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from mlx_lm.utils import load_model
 from numpy.typing import NDArray
 
 from burnish.adapters.convert.mlx import BASE_CONFIG, rope_misread
-from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
+from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, renamed, write_peft
 from burnish.adapters.errors import AdapterError
 from burnish.training.backends.base import (
     LIKELIEST,
@@ -88,7 +88,7 @@ class MlxLoraBackend:
             self._trained = [name for name in self._trained if name.rpartition(".")[2] in names]
         if parent:
             adapter = _read(parent)
-            self._put(adapter)
+            adapter = self._put(adapter)
             self._alpha, self._trained = adapter.alpha, sorted(adapter.pairs)
         for module in self._trained:
             self._layers[module].unfreeze(keys=["lora_a", "lora_b"], recurse=False)
@@ -286,8 +286,15 @@ class MlxLoraBackend:
             for module, factors in originals.items():
                 _set(self._layers[module], *factors)
 
-    def _put(self, adapter: PeftAdapter) -> None:
-        """Give each layer its factors; layers that the adapter leaves alone get a scale of 0. Raises JobError."""
+    def _put(self, adapter: PeftAdapter) -> PeftAdapter:
+        """Give each layer its factors; layers that the adapter leaves alone get a scale of 0. Raises JobError.
+
+        Return it under mlx-lm's names of the layers.
+        """
+        try:
+            adapter = renamed(adapter, self._layers)
+        except AdapterError as error:
+            raise JobError(str(error)) from error
         for module, lora in adapter.pairs.items():
             layer = self._layers.get(module)
             shape = (lora.a.shape[1], lora.b.shape[0])
@@ -298,6 +305,7 @@ class MlxLoraBackend:
                 _set(layer, mx.array(own.a.T), mx.array(own.b.T), adapter.alpha / own.rank)
             else:
                 layer.scale = 0.0
+        return adapter
 
     def _forward(self, sequences: Sequence[Rendered]) -> tuple[mx.array, mx.array]:
         """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""

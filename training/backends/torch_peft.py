@@ -53,6 +53,7 @@ from burnish.training.backends.torch_device import (
     training_device,
 )
 from burnish.training.backends.torch_logits import draw, group_logps, token_logps
+from burnish.training.backends.torch_names import PREFIX, loadable, stored_names
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
 from burnish.training.objectives import Batch, diagnose, loss_named, step_metrics
@@ -63,7 +64,6 @@ from burnish.training.rendering import Rendered, Renderer
 CACHED_TOKENS = 4096
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
-ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 class TorchFunctions:
@@ -98,13 +98,17 @@ class TorchPeftBackend:
         self._micro_batch_tokens = micro_batch_tokens(self._device, self.dtype, weights, config, quantize)
         with _loading("base model", weights):
             base = _load_base(weights, self.dtype, self._device, quantized)
+        self._modules = frozenset(
+            n for n, module in base.named_modules() if isinstance(module, torch.nn.Linear)
+        )
         if parent is None:
             with _quiet():
                 self._model = get_peft_model(base, _fresh_lora(base, config), adapter_name=TRAINED)
         else:
-            _check_adapter(parent)
-            with _loading("adapter", parent):
-                self._model = PeftModel.from_pretrained(base, parent, adapter_name=TRAINED, is_trainable=True)
+            with loadable(parent, self._modules) as path, _loading("adapter", parent):
+                self._model = PeftModel.from_pretrained(base, path, adapter_name=TRAINED, is_trainable=True)
+        layers = [name for name, module in self._model.named_modules() if isinstance(module, LoraLayer)]
+        self._stored = stored_names([name.removeprefix(PREFIX) for name in layers], weights)
         self._model.eval()
         self._trained = [p for p in self._model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(_groups(self._model, config), weight_decay=0.0)
@@ -248,8 +252,14 @@ class TorchPeftBackend:
 
     def save(self, directory: Path, base_model: str) -> None:
         state = get_peft_model_state_dict(self._model, adapter_name=TRAINED, save_embedding_layers=False)
+        tensors = {}
+        for name, tensor in state.items():
+            module, mark, half = name.removeprefix(PREFIX).partition(".lora_")
+            tensors[f"{PREFIX}{self._stored[module]}{mark}{half}"] = (
+                tensor.detach().float().cpu().contiguous()
+            )
         save_file(
-            {name: tensor.detach().float().cpu().contiguous() for name, tensor in state.items()},
+            tensors,
             directory / "adapter_model.safetensors",
             metadata={"format": "pt"},
         )
@@ -272,10 +282,9 @@ class TorchPeftBackend:
 
     @contextmanager
     def _loaded(self, adapter: Path) -> Iterator[None]:
-        _check_adapter(adapter)
         try:
-            with _loading("adapter", adapter):
-                self._model.load_adapter(adapter, adapter_name=SCORED, is_trainable=False)
+            with loadable(adapter, self._modules) as path, _loading("adapter", adapter):
+                self._model.load_adapter(path, adapter_name=SCORED, is_trainable=False)
             self._model.set_adapter(SCORED)
             yield
         finally:
@@ -419,13 +428,6 @@ def _loading(what: str, path: Path) -> Iterator[None]:
             yield
     except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
         raise JobError(f"cannot load the {what} {path}: {error}") from error
-
-
-def _check_adapter(adapter: Path) -> None:
-    """Insist on safetensors: peft would otherwise fall back to a pickle."""
-    for name in ADAPTER_FILES:
-        if not (adapter / name).is_file():
-            raise JobError(f"{adapter} isn't an adapter: {name} is missing")
 
 
 @contextmanager
