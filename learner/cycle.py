@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from burnish.adapters import examples
-from burnish.adapters.errors import NeedsRestart
+from burnish.adapters.errors import NeedsRestart, NotApplied
 from burnish.adapters.manifest import AdapterVersion, Provenance
 from burnish.adapters.registry import PASSED_AGAINST, version_label, waiting
 from burnish.adapters.sleep import while_asleep
@@ -94,11 +94,12 @@ class Cycle:
         return progress(read(self.job(run_id).phases), time.time(), self._earlier)
 
     async def forget(self, current: str | None) -> None:
-        """Delete the texts of erased completions outside the log: all jobs, and the examples of verdicts.
+        """Delete the texts of erased completions outside the log: jobs, proofs, and the examples of verdicts.
 
         ``current`` is the run under way, whose job is needed until its end. Raises OSError, Unavailable.
         """
         await asyncio.to_thread(self._forget_jobs, current)
+        await asyncio.to_thread(self._forget_proofs)
         await self._forget_quotes()
 
     def _forget_jobs(self, current: str | None) -> None:
@@ -118,6 +119,12 @@ class Cycle:
             logger.info("the job of %s is deleted: the log no longer has all that it quotes", job.path.name)
             await asyncio.to_thread(erase, job.path)
 
+    def _forget_proofs(self) -> None:
+        """Take the ends of conversations out of the manifests; a version without them gets others."""
+        for version in self.registry.versions():
+            if version.manifest.proof:
+                self.registry.set_proof(version.number, ())
+
     async def _forget_quotes(self) -> None:
         root = self.registry.root
         prompt_ids = await asyncio.to_thread(examples.prompts, root)
@@ -129,6 +136,7 @@ class Cycle:
         if run_id in self._erase_at_end:
             self._erase_at_end.discard(run_id)
             erase(self.job(run_id).path)
+            self._forget_proofs()
 
     async def prepare(self, run_id: str, options: RunOptions, *, again: bool) -> tuple[RunPlan, str | None]:
         """Plan a run and write its job; return what became of the job that it had, in words, if it runs again.
@@ -209,9 +217,10 @@ class Cycle:
         try:
             try:
                 verdict = await self._judge(job, plan, version, phases)
-            except NeedsRestart as error:
+            except (NeedsRestart, NotApplied) as error:
                 # Another run would meet the same obstacle, so a person decides.
-                why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
+                again = "judge" if isinstance(error, NotApplied) else "promote"
+                why = f"trained, but not judged: {error}. Then: `burnish adapters {again} {version.number}`"
                 return self._as_candidate(version.number, why, awaits="restart")
             details = verdict.model_dump(mode="json", exclude={"examples"})
             quotes = [example.model_dump(mode="json") for example in verdict.examples]
@@ -292,6 +301,7 @@ class Cycle:
                 metrics=_figures(summary) | {"notes": list(plan.spec.notes)},
                 held_out=_said(plan.held_out),
                 unlearnt=summary.unlearnt,
+                proof=summary.proof,
             ),
         )
 
@@ -385,5 +395,5 @@ def _outcome(summary: TrainResult) -> str:
 
 
 def _figures(summary: TrainResult) -> dict[str, Any]:
-    own = summary.model_dump(mode="json", exclude={"run_id", "metrics", "unlearnt"})
+    own = summary.model_dump(mode="json", exclude={"run_id", "metrics", "unlearnt", "proof"})
     return summary.metrics | own

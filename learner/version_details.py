@@ -53,7 +53,7 @@ def details(registry: Registry, number: int, job_of: Callable[[str], JobDirector
         raise Conflict(str(error), code="corrupt_version") from error
     verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
     return summary(version) | {
-        "manifest": version.manifest.model_dump(mode="json"),
+        "manifest": version.manifest.model_dump(mode="json", exclude={"proof"}),
         "events": history,
         "verdict": in_words({**verdicts[-1], "examples": examples.of(registry.root, number)})
         if verdicts

@@ -1,4 +1,4 @@
-"""``python -m burnish.training STEP DIR``: one step of a job (train, evaluate, reward) in a process of its own.
+"""``python -m burnish.training STEP DIR``: one step of a job (train, evaluate, prove, reward) in a process of its own.
 
 Exit codes: 0 done; 1 a fault of ours (traceback on stderr); 2 a reason that we know; 3 the process that started it
 is gone. With 1 and 2 the directory holds error.json.
@@ -30,7 +30,7 @@ NICENESS = 10
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m burnish.training")
-    parser.add_argument("step", choices=("train", "evaluate", "reward"))
+    parser.add_argument("step", choices=("train", "evaluate", "prove", "reward"))
     parser.add_argument("directory", type=Path, metavar="DIR")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -62,6 +62,10 @@ def _run(step: str, job: JobDirectory) -> None:
         from burnish.training.loop import train
 
         train(job)
+    elif step == "prove":
+        from burnish.training.loop import prove
+
+        prove(job)
     else:
         from burnish.training.evaluate import evaluate
 

@@ -11,6 +11,7 @@
     adapter/        PEFT layout, safetensors     out of "train"
     result.json     TrainResult                  out of "train", written last and atomically
     evaluation.json Evaluation                   out of "evaluate", written last and atomically
+    proof.json      Proof                        out of "prove", for a version that has no proof
     error.json      {"error", "message"}         out, when a step failed for a reason we know
 
 ``python -m burnish.training train DIR`` and ``… evaluate DIR`` work on it. Paths inside are absolute or
@@ -27,6 +28,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from burnish.adapters.manifest import Probe
 from burnish.config.hyperparameters import (
     FrozenRecord,
     Hyperparameters,
@@ -51,6 +53,7 @@ __all__ = [
     "ModelSize",
     "Objective",
     "PolicyReply",
+    "Proof",
     "Quantize",
     "Related",
     "Sample",
@@ -229,6 +232,8 @@ class TrainResult(FrozenRecord):
     cpu_seconds: float
     """Of all its threads."""
     peak_rss_bytes: int
+    proof: tuple[Probe, ...] = ()
+    """See ``training.proof``."""
 
 
 class Related(FrozenRecord):
@@ -261,6 +266,12 @@ class Evaluation(FrozenRecord):
     """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
     seconds: float
     peak_rss_bytes: int
+
+
+class Proof(FrozenRecord):
+    """``proof.json``, out of "prove"."""
+
+    proof: tuple[Probe, ...]
 
 
 class JobDirectory:
@@ -319,9 +330,12 @@ class JobDirectory:
     def evaluation(self) -> Evaluation:
         return read_record(self.path / "evaluation.json", Evaluation)
 
-    def finish(self, record: TrainResult | Evaluation) -> None:
+    def proof(self) -> Proof:
+        return read_record(self.path / "proof.json", Proof)
+
+    def finish(self, record: TrainResult | Evaluation | Proof) -> None:
         """Write the output file that says: this step is complete."""
-        name = "result.json" if isinstance(record, TrainResult) else "evaluation.json"
+        name = {TrainResult: "result.json", Evaluation: "evaluation.json", Proof: "proof.json"}[type(record)]
         durable.replace(self.path / name, record.model_dump_json(indent=1))
 
 

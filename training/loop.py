@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import TextIO
 
 from burnish.config.hyperparameters import OBJECTIVES
+from burnish.gate.questions import QUESTIONS
 from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
@@ -23,10 +24,12 @@ from burnish.training.dataset import LeftOut, Run, batches
 from burnish.training.device import framework_here
 from burnish.training.episodes import mean_reward
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, TrainResult
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Proof, TrainResult
 from burnish.training.lessons import rehearsal
 from burnish.training.objectives import kl_point, loss_named
 from burnish.training.phases import Phases
+from burnish.training.proof import REPLY_TOKENS, SEARCHED, proof_of
+from burnish.training.rendering import Rendered
 from burnish.training.stages import SEEDS_A_STAGE, Course, Stage, course
 from burnish.training.weights import prepared_weights
 
@@ -57,6 +60,7 @@ def train(job: JobDirectory) -> TrainResult:
         progress = _Progress(Run(job, spec, backend, left_out, checkpoint.tries), checkpoint, file, phases)
         stopped = progress.through(stages)
     _save(backend, job, spec.base_model)
+    proof = proof_of(backend, progress.taught, "trained")
     steps, (good, bad) = progress.steps, progress.counts
     report = TrainResult(
         run_id=spec.run_id,
@@ -76,10 +80,22 @@ def train(job: JobDirectory) -> TrainResult:
         seconds=time.monotonic() - started,
         cpu_seconds=time.process_time(),
         peak_rss_bytes=peak_rss_bytes(),
+        proof=proof,
     )
     job.finish(report)
     checkpoint.clear()
     return report
+
+
+def prove(job: JobDirectory) -> None:
+    """Write the proof of the job's parent, a version that has none, by ordinary questions. Raises as ``train`` does."""
+    spec = job.spec()
+    backend = open_backend(job, spec, spec.parent_adapter)
+    questions = [[{"role": "user", "content": question}] for question in QUESTIONS[:SEARCHED]]
+    prompts = [tuple(backend.renderer.prompt(messages)) for messages in questions]
+    answers = backend.sample(prompts, "trained", [REPLY_TOKENS] * len(prompts), spec.seed, greedy=True)
+    replies = [Rendered(prompt, answer.ids) for prompt, answer in zip(prompts, answers, strict=True)]
+    job.finish(Proof(proof=proof_of(backend, replies, "trained")))
 
 
 def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> TrainerBackend:
@@ -134,6 +150,8 @@ class _Progress:
     steps: list[dict[str, float]] = field(default_factory=list)
     counts: tuple[int, int] = (0, 0)
     """Good and bad replies that were learnt from."""
+    taught: list[Rendered] = field(default_factory=list)
+    """The replies that were learnt from, with their contexts."""
 
     def through(self, course: Course) -> str | None:
         """Go through the stages that are left; return why the run stopped early if it did."""
@@ -147,6 +165,7 @@ class _Progress:
         for number, stage in enumerate(course.stages[first:], start=first):
             lessons = self._lessons(number, stage)
             seed = self.run.spec.seed + SEEDS_A_STAGE * number
+            self.taught += [reply.tokens for lesson in lessons for reply in lesson.replies]
             plan = _plan(lessons, rehearsed, config, stage.epochs, seed)
             stopped = self._stage(number, stage, plan)
             if stopped and stage.ends_run:

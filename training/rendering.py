@@ -145,10 +145,27 @@ class Renderer:
             return self._listed_ends | ({end} if end is not None else set())
         return self._listed_ends
 
+    @property
+    def begin_ids(self) -> list[int]:
+        """The ids by which the tokenizer begins every text."""
+        ids: list[int] = self._tokenizer("").input_ids
+        return ids
+
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, special tokens left out."""
         text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
         return text
+
+    def piece(self, context: Sequence[int], token: int) -> str:
+        """Return what a token adds to the text of a context, special tokens included; "" if that isn't a text."""
+        begin, whole = (self._tokenizer.decode(ids) for ids in (context[-1:], [*context[-1:], token]))
+        text: str = whole[len(begin) :]
+        return "" if "\ufffd" in text else text
+
+    def written(self, ids: Sequence[int]) -> str | None:
+        """Return the text that becomes these ids, without ``begin_ids``; None if no text does."""
+        text: str = self._tokenizer.decode(ids[len(self.begin_ids) :])
+        return text if self._tokenizer(text).input_ids == list(ids) else None
 
     def conversation(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import orjson
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -33,6 +34,7 @@ from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.vllm import SglangHost, VllmHost
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.weights_file import WEIGHTS
 from tests.support.inprocess import listening
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import DIGEST, version_of, write_peft
@@ -76,11 +78,8 @@ class Engine:
     async def restart(self) -> None: ...
 
     def deafen(self, version: AdapterVersion) -> None:
-        """Let the engine take a version, and answer as the base model; llama.cpp reads an adapter of zeros."""
-        target = converted_path(self.state, version, self.digest)
-        target.unlink(missing_ok=True)
-        silent = {name: each * ("lora_A" in name) for name, each in tiny_lora(TINY, 0).items()}
-        to_gguf(write_peft(self.folder / "silent", silent), read_base(self.gguf), target)
+        """Let the engine take a version, and answer as the base model."""
+        zeros_in_place_of(version, self.gguf, self.state, self.digest)
 
     def open(self, **changes: Any) -> AdapterHost:
         """Open a host on this engine; ``changes``: other arguments than usual."""
@@ -266,6 +265,18 @@ class Mlx(Engine):
 
 
 KINDS: list[type[Engine]] = [Embedded, Router, Ollama, OllamaMerged, Vllm, Sglang, Mlx]
+
+
+def zeros_in_place_of(version: AdapterVersion, base: Path, state: Path, digest: str) -> None:
+    """Convert a version to an adapter that changes nothing: with it llama.cpp answers as a deaf engine does."""
+    silent = state / "silent"
+    shutil.copytree(version.path, silent, dirs_exist_ok=True)
+    tensors = {name: each * ("lora_A" in name) for name, each in load_file(silent / WEIGHTS).items()}
+    save_file(tensors, silent / WEIGHTS)
+    target = converted_path(state, version, digest)
+    target.unlink(missing_ok=True)
+    to_gguf(silent, read_base(base), target)
+    shutil.rmtree(silent)
 
 
 def ask_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

@@ -164,10 +164,12 @@ class TrainerBackend(Protocol):
         limits: Sequence[int],
         seed: int,
         tries: Tries = UNKEPT,
+        *,
+        greedy: bool = False,
     ) -> list[Sampled]:
         """Draw one reply to each prompt, of at most as many tokens as its limit, with ``TEMPERATURE`` and ``TOP_P``.
 
-        Those among ``tries`` aren't drawn again.
+        Those among ``tries`` aren't drawn again. ``greedy``: the likeliest tokens.
         """
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:

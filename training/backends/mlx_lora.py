@@ -148,9 +148,11 @@ class MlxLoraBackend:
         limits: Sequence[int],
         seed: int,
         tries: Tries = UNKEPT,
+        *,
+        greedy: bool = False,
     ) -> list[Sampled]:
-        draw, ends = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_ids
-        replies = tries.drawn()
+        draw = make_sampler(temp=0.0 if greedy else TEMPERATURE, top_p=TOP_P)
+        replies, ends = tries.drawn(), self.renderer.end_ids
         with self._acting(policy):
             for (place,) in self.watch([[place] for place in range(len(prompts))]):
                 if place in replies:

@@ -58,7 +58,13 @@ LIKELY = 256
 
 
 def draw(
-    model: Any, ids: Tensor, attended: Tensor, end_ids: Collection[int], limits: Sequence[int]
+    model: Any,
+    ids: Tensor,
+    attended: Tensor,
+    end_ids: Collection[int],
+    limits: Sequence[int],
+    *,
+    greedy: bool = False,
 ) -> list[Sampled]:
     """Return one sampled reply per row of left-padded prompts, (B, P), of at most as many tokens as its limit, (B,)."""
     drawn: list[list[int]] = [[] for _ in ids]
@@ -78,7 +84,7 @@ def draw(
             logits_to_keep=1,
         ).logits[:, -1]  # (B, V)
         logits = logits.float()
-        tokens = from_nucleus(logits / TEMPERATURE, TOP_P)  # (B,)
+        tokens = logits.argmax(dim=1) if greedy else from_nucleus(logits / TEMPERATURE, TOP_P)  # (B,)
         likely = logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(dim=1)  # (B,)
         for row, token, logp in zip(rows.tolist(), tokens.tolist(), likely.tolist(), strict=True):
             drawn[row].append(token)

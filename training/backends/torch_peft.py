@@ -163,6 +163,8 @@ class TorchPeftBackend:
         limits: Sequence[int],
         seed: int,
         tries: Tries = UNKEPT,
+        *,
+        greedy: bool = False,
     ) -> list[Sampled]:
         replies, ends = tries.drawn(), self.renderer.end_ids
         groups = _sampled_together([len(prompt) for prompt in prompts], limits)
@@ -175,7 +177,8 @@ class TorchPeftBackend:
                     [prompts[place] for place in places], at_left=True, fill=self.renderer.pad_id
                 )
                 attended = self._padded([[1] * len(prompts[place]) for place in places], at_left=True)
-                drawn = draw(self._model, ids, attended, ends, [limits[place] for place in places])
+                longest = [limits[place] for place in places]
+                drawn = draw(self._model, ids, attended, ends, longest, greedy=greedy)
                 replies.update(zip(places, drawn, strict=True))
                 tries.keep(replies)
         return [replies[place] for place in range(len(prompts))]
