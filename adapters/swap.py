@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -39,6 +39,10 @@ class Swapped:
     """From the call until new requests got the version."""
 
 
+async def unchanged(version: AdapterVersion) -> AdapterVersion:
+    return version
+
+
 class Swap:
     """Moves versions in and out of one engine, one change at a time."""
 
@@ -52,6 +56,8 @@ class Swap:
         self._staged: set[int] = set()
         self._proofs: dict[int, tuple[Endpoint, str, Grade]] = {}
         """By version: where, in which engine, and how it was proved; forgotten when the engine was gone."""
+        self.with_proof: Callable[[AdapterVersion], Awaitable[AdapterVersion]] = unchanged
+        """Makes a version's proof, if it has none and there is a trainer."""
 
     async def go_live(self, version: AdapterVersion | None, reason: str) -> Swapped:
         """Make a version (None: the base model) live; return as soon as new requests get it.
@@ -62,9 +68,12 @@ class Swap:
         """
         began = time.perf_counter()
         number = version.number if version else BASE_VERSION
+        back = version is not None and version.state in SERVED_BEFORE
+        if version and not back:
+            version = await self.with_proof(version)
         await self._room(number)
         async with self.lock:
-            endpoint = await self.load(version, proved=not (version and version.state in SERVED_BEFORE))
+            endpoint = await self.load(version, proved=not back)
             replaced = self.registry.live()
             if replaced != number or self.registry.lost():
                 try:

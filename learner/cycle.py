@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from burnish.adapters import examples
-from burnish.adapters.errors import NeedsRestart, NotApplied
+from burnish.adapters.errors import AdapterError, NeedsRestart, NotApplied
 from burnish.adapters.manifest import AdapterVersion, Provenance
 from burnish.adapters.registry import PASSED_AGAINST, version_label, waiting
 from burnish.adapters.sleep import while_asleep
@@ -32,7 +32,7 @@ from burnish.learner.trainer import run_step
 from burnish.proxy.log import Rating
 from burnish.proxy.records import RatedCompletion, answer_named
 from burnish.system.threads import in_one_thread
-from burnish.training.errors import JobError, NotTrainable
+from burnish.training.errors import JobError, NotTrainable, TrainingError
 from burnish.training.job import JobDirectory, JobSpec, TrainResult
 from burnish.training.phases import Phases, read
 
@@ -79,6 +79,8 @@ class Cycle:
     gate: Callable[[Evidence], Verdict] = judge
     _erase_at_end: set[str] = field(default_factory=set, init=False)
     """Runs under way when a user was erased."""
+    _trainer: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Held while the trainer runs: the machine has memory for one."""
     _earlier: Sequence[Durations] = field(default=(), init=False)
     """How long earlier runs like the current one took."""
 
@@ -243,12 +245,30 @@ class Cycle:
             if self.registry.live() != version.number:
                 self.swap.retire(version.number)
 
-    async def _run_step(self, step: Literal["train", "evaluate"], job: JobDirectory) -> None:
+    async def with_proof(self, version: AdapterVersion) -> AdapterVersion:
+        """Return a version with its proof: if it has none, the trainer makes it now, unless it can't or has work."""
+        if version.manifest.proof or self.planner.untrainable or self._trainer.locked():
+            return version
+        job = self.job(f"proof_v{version.number}")
+        try:
+            await asyncio.to_thread(job.write_job, self.planner.proof_spec(version, job.path.name), [])
+            await self._run_step("prove", job)
+            await asyncio.to_thread(self.registry.set_proof, version.number, job.proof().proof)
+            self.swap.forget_proofs()
+            return self.registry.get(version.number)
+        except (TrainingError, AdapterError, OSError) as error:
+            logger.info("%s can only be proved weakly: %s", version_label(version.number), error)
+            return version
+        finally:
+            await asyncio.to_thread(shutil.rmtree, job.path, ignore_errors=True)
+
+    async def _run_step(self, step: Literal["train", "evaluate", "prove"], job: JobDirectory) -> None:
         """Run a step of the trainer. If it shares a GPU with an engine that can sleep, the engine sleeps meanwhile."""
-        if self.train.device == "shared":
-            await while_asleep(self.swap.host, self.swap.route, partial(run_step, step, job))
-        else:
-            await run_step(step, job)
+        async with self._trainer:
+            if self.train.device == "shared":
+                await while_asleep(self.swap.host, self.swap.route, partial(run_step, step, job))
+            else:
+                await run_step(step, job)
 
     def _record_passed(self, number: int, plan: RunPlan, reason: str, verdict: dict[str, Any]) -> None:
         previous = waiting(self.registry)

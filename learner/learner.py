@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import AdapterError
-from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import version_label
 from burnish.learner.curve import Curve, curve_of
 from burnish.learner.cycle import Cycle
@@ -61,6 +61,7 @@ class Learner:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._pause_file = cycle.jobs / PAUSED
+        self._proof_sought = BASE_VERSION
 
     async def start(self) -> None:
         """Work in the background until ``stop``, first on versions that a crash left unjudged. Raises AdapterError."""
@@ -221,6 +222,7 @@ class Learner:
     async def forget(self) -> None:
         """Delete the texts of erased completions outside the log; see ``Cycle.forget``."""
         await self._cycle.forget(self._current)
+        self._proof_sought = BASE_VERSION
 
     async def drop_erased(self) -> None:
         """The same after a retention. Raises OSError, Unavailable."""
@@ -283,6 +285,7 @@ class Learner:
         if not self._request:
             await self._look_around()
         if not (self._request or self._look().start):
+            await self._prove_live()
             return
         request, self._request = self._request, None
         try:
@@ -296,6 +299,14 @@ class Learner:
         finally:
             if request:
                 request.settle(Unavailable("the run could not be started; see `burnish status`"))
+
+    async def _prove_live(self) -> None:
+        """See that the live version has a proof: earlier releases made none, and that of an erased user was deleted."""
+        live = self._cycle.swap.route.live
+        if live and live.version not in (BASE_VERSION, self._proof_sought):
+            self._proof_sought = live.version
+            with suppress(AdapterError):  # reconciling says what is wrong
+                await self._cycle.swap.with_proof(self._cycle.registry.get(live.version))
 
     async def _look_around(self) -> None:
         """Read the machine if nothing else prevents a run."""

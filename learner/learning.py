@@ -223,7 +223,9 @@ async def _with_learner(
             engine=kind,
             untrainable=why_not,
         )
-        learner = Learner(Cycle(planner=planner, swap=swap, jobs=config.data_dir / "jobs"), Meter())
+        cycle = Cycle(planner=planner, swap=swap, jobs=config.data_dir / "jobs")
+        swap.with_proof = cycle.with_proof
+        learner = Learner(cycle, Meter())
         await learner.start()
         stack.push_async_callback(learner.stop)
         yield learner, Engine(swap, reconciler)

@@ -323,6 +323,10 @@ class Planner:
             **of_run,
         )
 
+    def proof_spec(self, version: AdapterVersion, run_id: str) -> JobSpec:
+        """Return the job that makes the proof of a version."""
+        return self._spec(version.number, version.number, (), run_id=run_id)
+
     def policies(self) -> export.Policies:
         usable = [version.number for version in self._usable()]
         return export.Policies(self.host.base_digest, usable, self.engine)

@@ -14,7 +14,7 @@ from burnish.training.job import JobDirectory
 LOG = "log.txt"
 
 
-async def run_step(step: Literal["train", "evaluate", "reward"], job: JobDirectory) -> None:
+async def run_step(step: Literal["train", "evaluate", "prove", "reward"], job: JobDirectory) -> None:
     """Run ``python -m burnish.training STEP DIR`` to its end; its output goes to ``log.txt`` of the job.
 
     The child lowers its own priority, and ends when its stdin closes. Raises TrainingError with the reason, OSError if

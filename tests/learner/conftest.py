@@ -161,9 +161,10 @@ async def world(
     jobs: Path | None = None,
     gate: Callable[[Evidence], Verdict] = judge,
     meter: Meter | None = None,
+    proofs: bool = False,
     **settings: Any,
 ) -> AsyncIterator[World]:
-    """``settings`` are those of ``[train]``."""
+    """``proofs``: make those of versions that have none; ``settings`` are those of ``[train]``."""
     cache = cache_dir() / "weights"
     train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
     async with AsyncExitStack() as stack:
@@ -178,6 +179,8 @@ async def world(
         weights: dict[str, Any] = {"base_weights": base_weights, "weights_cache": cache}
         planner = Planner(log=log, registry=registry, host=host, train=train, rules=rules, **weights)
         cycle = Cycle(planner=planner, swap=swap, jobs=jobs or data / "jobs", gate=gate)
+        if proofs:
+            swap.with_proof = cycle.with_proof
         learner = Learner(cycle, meter or QuietMachine())
         await learner.start()
         stack.push_async_callback(learner.stop)
