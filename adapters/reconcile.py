@@ -161,11 +161,8 @@ class Reconciler:
 
     async def _prove(self, number: int, endpoint: Endpoint) -> None:
         """Prove the live version, if it serves unproved: after a start, and after a rollback. Raises NotApplied."""
-        if (
-            number == BASE_VERSION
-            or self._swap.proof(number, endpoint)
-            or time.monotonic() < self._next_proof
-        ):
+        known = number == BASE_VERSION or self._swap.proof(number, endpoint)
+        if known or self._swap.route.asleep or time.monotonic() < self._next_proof:
             return
         try:
             await self._swap.prove(self._swap.registry.get(number), endpoint)

@@ -136,7 +136,8 @@ def _live(live: dict[str, Any], replicas: int) -> str:
     if not live["name"]:
         return "–"
     where = f" on {len(live['served_by'])} of {replicas} replicas" if replicas > 1 else ""
-    return f"[bold]{escape(live['name'])}[/]{where}"
+    weakly = ", weakly proven" if live.get("proof") == "weakly proven" else ""
+    return f"[bold]{escape(live['name'])}[/]{where}{weakly}"
 
 
 def raters(url: Url = None, as_json: Json = False) -> None:

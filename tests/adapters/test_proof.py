@@ -13,6 +13,7 @@ import pytest
 from burnish.adapters import proof
 from burnish.adapters.errors import NotApplied, ProbeFailed
 from burnish.adapters.hosts.base import AdapterHost, Continuation
+from burnish.adapters.hosts.replicas import Replicas
 from burnish.adapters.manifest import AdapterVersion, Likely, Probe
 from burnish.adapters.proof import PROVEN, REFUTED, Pair, agreement
 from burnish.adapters.reconcile import Reconciler
@@ -179,6 +180,20 @@ async def test_a_busy_engine_is_asked_again_and_costs_no_version_its_place(engin
     assert (world.registry.live(), world.swap.proof(1, world.swap.route.live)) == (1, None)
     with pytest.raises(ProbeFailed, match="overloaded"):
         await world.swap.go_live(world.register(2), "never")
+    await world.swap.close()
+
+
+@pytest.mark.parametrize("kind", [Vllm])
+async def test_one_deaf_replica_is_enough_to_refuse_a_version(engine: NamedLora, tmp_path: Path) -> None:
+    second = Vllm(tmp_path / "second", engine.gguf, closing=engine.closing, versions=engine.versions)
+    await second.start()
+    world = World(engine)
+    world.swap.host = Replicas({each.url: each.open() for each in (engine, second)})
+    version = await world.proved(1)
+    second.double.deaf = True
+    with pytest.raises(NotApplied, match=rf"vLLM at {second.url} took tiny@v1"):
+        await world.swap.stage(version)
+    assert engine.double.loaded == second.double.loaded == {}
     await world.swap.close()
 
 
