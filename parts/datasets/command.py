@@ -14,8 +14,9 @@ from typing import Annotated, Any, NamedTuple, TextIO
 import typer
 from rich.markup import escape
 
+from burnish.parts.datasets.files import OWN
 from burnish.parts.datasets.formats import atif, trl_rollouts, verifiers
-from burnish.parts.datasets.importing import FORMATS, OWN, ImportReport, read_files, send
+from burnish.parts.datasets.importing import FORMATS, ImportReport, read_files, send
 from burnish.parts.datasets.to_records import read_metric
 from burnish.parts.datasets.writing import TRL_TYPES, example_lines
 from burnish.terminal.client import Proxy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any
 
@@ -26,7 +27,7 @@ PROMPTS = ("prompt", *MESSAGES, "instruction")
 """Members that hold what was asked, in the order in which they are looked for."""
 
 
-def read_sft(rows: list[FileRow], export: ParsedExport) -> None:
+def read_sft(rows: Iterable[FileRow], export: ParsedExport) -> None:
     """Read messages that end with the answer (OpenAI, TRL, ShareGPT), or a prompt and its answer (TRL, Alpaca).
 
     Each answer that has the ``weight`` 1 is a demonstration, and the last one unless its weight is 0.
@@ -58,7 +59,7 @@ def _weighted(line: dict[str, Any]) -> list[tuple[Context, Message]]:
     return turns
 
 
-def read_dpo(rows: list[FileRow], export: ParsedExport) -> None:
+def read_dpo(rows: Iterable[FileRow], export: ParsedExport) -> None:
     """Read ``chosen`` and ``rejected`` with a prompt, or both with the prompt in them; OpenAI's preferences, too."""
     for row in rows:
         with export.line(row):
@@ -76,7 +77,7 @@ def read_dpo(rows: list[FileRow], export: ParsedExport) -> None:
             export.add(row.place, bad, good, _statement(good, better_than=bad.name))
 
 
-def read_kto(rows: list[FileRow], export: ParsedExport) -> None:
+def read_kto(rows: Iterable[FileRow], export: ParsedExport) -> None:
     """Read ``label`` with ``prompt`` and ``completion``, or with messages that end with the answer."""
     for row in rows:
         with export.line(row):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from burnish.parts.datasets.spool import Spool
 from burnish.proxy.records import Scope, Source
 
 
@@ -66,26 +67,31 @@ class Problem(NamedTuple):
         return (words, int(number)) if number.isdecimal() else (self.place, 0)
 
 
+class Placed(NamedTuple):
+    place: str
+    """Of the line that it is from."""
+    record: Any
+
+
 @dataclass(slots=True)
 class ParsedExport:
     """All answers and statements in the files of one format."""
 
     source: str
-    answers: dict[str, ForeignAnswer] = field(default_factory=dict)
-    statements: dict[str, Statement] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
-    """Of answers and statements, by their names."""
     problems: list[Problem] = field(default_factory=list)
     """Lines that can't be read."""
     left_out: Counter[str] = field(default_factory=Counter)
     """What was read and isn't imported, by reason."""
+    answers: Spool[Placed] = field(default_factory=Spool)
+    statements: Spool[Placed] = field(default_factory=Spool)
+    """Earliest first."""
 
     def add(self, place: str, *records: ForeignAnswer | Statement) -> None:
         """Keep what a line holds; what has a known name replaces it."""
         for record in records:
-            by_name: dict[str, Any] = self.answers if isinstance(record, ForeignAnswer) else self.statements
-            by_name[record.name] = record
-            self.places[record.name] = place
+            spool = self.answers if isinstance(record, ForeignAnswer) else self.statements
+            moment = record.created_at or 0.0 if isinstance(record, Statement) else 0.0
+            spool.put(record.name, Placed(place, record), moment)
 
     @contextmanager
     def line(self, row: FileRow) -> Iterator[None]:

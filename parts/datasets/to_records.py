@@ -7,13 +7,14 @@ callers are named after the source: "langfuse", or "langfuse:ann".
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from burnish.parts.datasets.parsed import ForeignAnswer, ParsedExport, Statement
+from burnish.parts.datasets.spool import Spool
 from burnish.proxy.feedback.targets import MAX_NAME
 from burnish.proxy.ids import made_id
 from burnish.proxy.log.tree import digest
@@ -58,65 +59,89 @@ def read_metric(text: str) -> tuple[str, Range | None]:
     return match["name"], bounds
 
 
-def record_lines(export: ParsedExport, metrics: Mapping[str, Range | None]) -> list[Line]:
+class Metric(NamedTuple):
+    """The values of a metric."""
+
+    times: int
+    low: float
+    high: float
+    likert: bool
+    """Whether all are 1, 2, 3, 4 or 5."""
+
+    @property
+    def range(self) -> Range | None:
+        """The range of 0 to 1, -1 to 1 or 1 to 5 that the values lie in."""
+        if self.low >= 0 and self.high <= 1:
+            return Range(0, 1)
+        if self.low >= -1 and self.high <= 1:
+            return Range(-1, 1)
+        return Range(LIKERT[0], LIKERT[-1]) if self.likert else None
+
+
+def record_lines(export: ParsedExport, metrics: Mapping[str, Range | None]) -> Iterator[Line]:
     """Return the records of an export, answers first; what can't be one is counted in its ``left_out``.
 
     ``metrics``: which metrics are the rating; none given: the only one. Raises SeveralMetrics.
     """
-    statements = _rated(export, metrics)
-    used = {name for statement in statements for name in (statement.about, statement.better_than) if name}
-    ids = {name: _completion_id(export.source, export.answers[name]) for name in sorted(used)}
-    answers = [
-        Line(export.places[name], _completion(export.source, export.answers[name], ids[name])) for name in ids
-    ]
-    return [
-        *answers,
-        *(
-            Line(export.places[statement.name], _feedback(export.source, statement, ids))
-            for statement in statements
-        ),
-    ]
-
-
-def _rated(export: ParsedExport, metrics: Mapping[str, Range | None]) -> list[Statement]:
-    """Return the statements that are used, earliest first, with rewards as their values."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for statement in export.statements.values():
-        if statement.metric is not None and statement.value is not None:
-            values[statement.metric].append(statement.value)
-    if not metrics and len(values) > 1:
-        counts = ", ".join(f"{name} ({len(numbers)})" for name, numbers in values.items())
+    measured = _measured(export)
+    if not metrics and len(measured) > 1:
+        counts = ", ".join(f"{name} ({metric.times})" for name, metric in measured.items())
         raise SeveralMetrics(
             f"the files measure several things: {counts}. Say which is the rating: --metric NAME"
         )
-    ranges = {name: bounds or _guessed(values[name]) for name, bounds in metrics.items() if name in values}
+    ranges = {name: bounds or measured[name].range for name, bounds in metrics.items() if name in measured}
     if not metrics:
-        ranges = {name: _guessed(numbers) for name, numbers in values.items()}
-    used = []
-    for statement in sorted(export.statements.values(), key=lambda row: (row.created_at or 0.0, row.name)):
-        if not {statement.about, statement.better_than or statement.about} <= export.answers.keys():
-            export.left_out[UNREAD] += 1
+        ranges = {name: metric.range for name, metric in measured.items()}
+    return _lines(export, ranges, measured)
+
+
+def _measured(export: ParsedExport) -> dict[str, Metric]:
+    measured: dict[str, Metric] = {}
+    for _, statement in export.statements.rows():
+        if statement.metric is not None and statement.value is not None:
+            number = statement.value
+            times, low, high, likert = measured.get(statement.metric, (0, number, number, True))
+            measured[statement.metric] = Metric(
+                times + 1, min(low, number), max(high, number), likert and number in LIKERT
+            )
+    return measured
+
+
+def _lines(
+    export: ParsedExport, ranges: Mapping[str, Range | None], measured: Mapping[str, Metric]
+) -> Iterator[Line]:
+    ids: Spool[str] = Spool()
+    for _, statement in _used(export, ranges, measured, export.left_out):
+        for name in filter(None, (statement.about, statement.better_than)):
+            if name not in ids:
+                placed = export.answers.get(name)
+                assert placed  # else the statement isn't used
+                ids.put(name, identifier := _completion_id(export.source, placed.record))
+                yield Line(placed.place, _completion(export.source, placed.record, identifier))
+    for place, statement in _used(export, ranges, measured, Counter()):
+        yield Line(place, _feedback(export.source, statement, ids))
+
+
+def _used(
+    export: ParsedExport,
+    ranges: Mapping[str, Range | None],
+    measured: Mapping[str, Metric],
+    left_out: Counter[str],
+) -> Iterator[tuple[str, Statement]]:
+    """Yield the statements that are used, earliest first, with rewards as their values."""
+    for place, statement in export.statements.rows():
+        if any(name not in export.answers for name in filter(None, (statement.about, statement.better_than))):
+            left_out[UNREAD] += 1
             continue
-        scaled, why = _in_range(statement, ranges, values)
+        scaled, why = _in_range(statement, ranges, measured)
         if why:
-            export.left_out[why] += 1
+            left_out[why] += 1
         if scaled.value is not None or scaled.comment or scaled.correction or scaled.better_than:
-            used.append(scaled)
-    return used
-
-
-def _guessed(values: Sequence[float]) -> Range | None:
-    """Return the range of 0 to 1, -1 to 1 or 1 to 5 that the values lie in."""
-    low, high = min(values), max(values)
-    if low >= 0 and high <= 1:
-        return Range(0, 1)
-    if low >= -1 and high <= 1:
-        return Range(-1, 1)
-    return Range(LIKERT[0], LIKERT[-1]) if all(number in LIKERT for number in values) else None
+            yield place, scaled
 
 
 def _in_range(
-    statement: Statement, ranges: Mapping[str, Range | None], values: Mapping[str, Sequence[float]]
+    statement: Statement, ranges: Mapping[str, Range | None], measured: Mapping[str, Metric]
 ) -> tuple[Statement, str | None]:
     """Return a statement with a reward as its value, or without a value and why."""
     if statement.metric is None or statement.value is None:
@@ -126,10 +151,10 @@ def _in_range(
         return bare, f"values of another metric ({statement.metric})"
     bounds = ranges[statement.metric]
     if bounds is None:
-        low, high = min(values[statement.metric]), max(values[statement.metric])
+        metric = measured[statement.metric]
         return bare, (
-            f"{statement.metric} has values from {low:g} to {high:g}, not from 0 to 1, -1 to 1, or 1, 2, 3, 4, 5: give "
-            f"its range, --metric {statement.metric}=WORST..BEST"
+            f"{statement.metric} has values from {metric.low:g} to {metric.high:g}, not from 0 to 1, -1 to 1, "
+            f"or 1, 2, 3, 4, 5: give its range, --metric {statement.metric}=WORST..BEST"
         )
     reward = bounds.reward(statement.value)
     if reward is None:
@@ -174,19 +199,20 @@ def _completion(source: str, answer: ForeignAnswer, identifier: str) -> dict[str
     }
 
 
-def _feedback(source: str, statement: Statement, ids: Mapping[str, str]) -> dict[str, Any]:
-    content = orjson.dumps([source, *statement, ids[statement.about]])
+def _feedback(source: str, statement: Statement, ids: Spool[str]) -> dict[str, Any]:
+    completion_id = ids.get(statement.about)
+    content = orjson.dumps([source, *statement, completion_id])
     scale = None if statement.value is None else statement.metric or "binary"
     return {
         "object": "feedback",
         "created_at": statement.created_at,
-        "completion_id": ids[statement.about],
+        "completion_id": completion_id,
         "target": "completion_id",
         "reward": statement.value,
         "scale": scale,
         "comment": statement.comment,
         "correction": statement.correction,
-        "preferred_over": ids[statement.better_than] if statement.better_than else None,
+        "preferred_over": ids.get(statement.better_than) if statement.better_than else None,
         "scope": statement.scope,
         "source": statement.source,
         "rater": _person(source, statement.user),

@@ -6,51 +6,66 @@ generation of that trace, it is about the trace's own input and output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from burnish.parts.datasets.messages import moment_of, parsed, prompt_of, reply_of, text_or_none, tools_of
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
+from burnish.parts.datasets.spool import Spool
 from burnish.proxy.records import Source
 
 NOT_RATED = "generations and traces without a score"
 NO_NUMBER = "scores without a number"
 NO_TARGET = "scores of traces or observations that the files don't hold"
 TARGETS = ("observationId", "traceId", "sessionId")
-Rows = dict[str, tuple[FileRow, dict[str, Any]]]
 
 
 class _Tables:
     def __init__(self) -> None:
-        self.traces: Rows = {}
-        self.generations: Rows = {}
-        self.scores: list[tuple[FileRow, dict[str, Any]]] = []
+        self.traces: Spool[FileRow] = Spool()
+        self.generations: Spool[FileRow] = Spool()
+        self.scores: Spool[FileRow] = Spool()
+        self._score_count = 0
+        self._last: dict[str, tuple[str, str]] = {}
+        """Start and name of the last generation of each trace."""
+        self._traces_of: dict[str, set[str]] = {}
+        """By their sessions."""
 
-    def add(self, file_row: FileRow, row: dict[str, Any], trace: str | None = None) -> None:
+    def add(self, place: str, row: dict[str, Any], trace: str | None = None) -> None:
         """Keep a row and the rows in it. Raises Unusable."""
         if isinstance(row.get("trace"), dict):
             inner = {name: cell for name, cell in row.items() if name != "trace"}
-            self.add(file_row, row["trace"] | inner)
+            self.add(place, row["trace"] | inner)
         elif _is_score(row):
-            self.scores.append((file_row, {"traceId": trace} | row))
+            self._add_score(place, {"traceId": trace} | row)
         elif isinstance(row.get("type"), str) and (trace or row.get("traceId")):
             if row["type"].upper() == "GENERATION":
-                self.generations[str(row.get("id"))] = file_row, {"traceId": trace} | row
+                self._add_generation(place, {"traceId": trace} | row)
         elif isinstance(row.get("id"), str) and ("input" in row or "output" in row):
-            self.traces[row["id"]] = file_row, row
-            self._add_inner(file_row, row)
+            self.traces.put(row["id"], FileRow(place, row))
+            self._traces_of.setdefault(str(row.get("sessionId")), set()).add(row["id"])
+            self._add_inner(place, row)
         else:
             raise Unusable("it isn't a trace, an observation or a score of Langfuse")
 
-    def _add_inner(self, file_row: FileRow, row: dict[str, Any]) -> None:
+    def _add_score(self, place: str, score: dict[str, Any]) -> None:
+        self._score_count += 1
+        self.scores.put(str(self._score_count), FileRow(place, score), self._score_count)
+
+    def _add_generation(self, place: str, row: dict[str, Any]) -> None:
+        name, trace = str(row.get("id")), str(row.get("traceId"))
+        self.generations.put(name, FileRow(place, row))
+        self._last[trace] = max(self._last.get(trace, ("", "")), (str(row.get("startTime")), name))
+
+    def _add_inner(self, place: str, row: dict[str, Any]) -> None:
         observations, scores = parsed(row.get("observations")), parsed(row.get("scores"))
         for inner_row in [*_objects(observations), *_objects(scores)]:
-            self.add(file_row, inner_row, row["id"])
+            self.add(place, inner_row, row["id"])
         if isinstance(scores, dict):  # the table's export: values by name
             for name, values in scores.items():
                 for number, score_value in enumerate(values if isinstance(values, list) else [values]):
                     score = {"id": f"{row['id']}:{name}:{number}", "traceId": row["id"], "name": name}
-                    self.scores.append((file_row, score | {"value": score_value}))
+                    self._add_score(place, score | {"value": score_value})
 
     def target(self, score: Mapping[str, Any]) -> tuple[str, bool] | None:
         """Return the name of the row that a score is about, and whether it is about the whole session."""
@@ -59,61 +74,59 @@ class _Tables:
         if score.get("observationId"):
             return None
         if trace := score.get("traceId"):
-            generation = self._last_of(lambda row: row.get("traceId") == trace)
+            _, generation = self._last.get(str(trace), ("", None))
             return (generation or str(trace), False) if generation or str(trace) in self.traces else None
-        session = score.get("sessionId")
-        in_session = {name for name, (_, row) in self.traces.items() if row.get("sessionId") == session}
-        generation = self._last_of(lambda row: str(row.get("traceId")) in in_session)
-        return (generation or max(in_session), True) if in_session else None
+        in_session = self._traces_of.get(str(score.get("sessionId")), set())
+        generations = [self._last[trace] for trace in in_session if trace in self._last]
+        return (max(generations)[1] if generations else max(in_session), True) if in_session else None
 
-    def _last_of(self, matches: Any) -> str | None:
-        rows = [
-            (str(row.get("startTime")), name) for name, (_, row) in self.generations.items() if matches(row)
-        ]
-        return max(rows)[1] if rows else None
+    def row(self, name: str) -> FileRow:
+        row = self.generations.get(name) or self.traces.get(name)
+        assert row  # ``target`` returned the name
+        return row
 
-    def row(self, name: str) -> tuple[FileRow, dict[str, Any]]:
-        return self.generations.get(name) or self.traces[name]
-
-    def session_of(self, row: Mapping[str, Any]) -> str | None:
+    def trace_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
         trace = self.traces.get(str(row.get("traceId")))
-        session = row.get("sessionId") or (trace[1].get("sessionId") if trace else None)
-        return text_or_none(session or row.get("traceId") or row.get("id"))
-
-    def user_of(self, row: Mapping[str, Any]) -> str | None:
-        trace = self.traces.get(str(row.get("traceId")))
-        return text_or_none(row.get("userId")) or (text_or_none(trace[1].get("userId")) if trace else None)
+        return trace.content if trace else {}
 
 
-def read(file_rows: list[FileRow], export: ParsedExport) -> None:
+def read(file_rows: Iterable[FileRow], export: ParsedExport) -> None:
     tables = _Tables()
     for file_row in file_rows:
         with export.line(file_row):
-            tables.add(file_row, file_row.content)
-    rated_names = set()
-    for file_row, score in tables.scores:
-        with export.line(file_row):
-            if (target := tables.target(score)) is None:
-                export.left_out[NO_TARGET] += 1
-                continue
-            name, whole = target
-            answer_row, row = tables.row(name)
-            rated_names.add(name)
-            if name not in export.answers:
-                export.add(answer_row.place, _answer(tables, name, row))
-            if statement := _statement(score, name, whole=whole):
-                export.add(file_row.place, statement)
-            else:
-                export.left_out[NO_NUMBER] += 1
-    traces_rated = {tables.row(name)[1].get("traceId") or name for name in rated_names}
-    unrated = [name for name in tables.generations if name not in rated_names]
-    unrated += [name for name in tables.traces if name not in traces_rated and not tables.generations]
+            tables.add(file_row.place, file_row.content)
+    rated_names: set[str] = set()
+    for score in tables.scores.rows():
+        with export.line(score):
+            _read_score(score, tables, export, rated_names)
+    traces_rated = {tables.row(name).content.get("traceId") or name for name in rated_names}
+    generations, traces = set(tables.generations), set(tables.traces)
+    unrated = len(generations - rated_names) + (
+        0 if generations else len(traces - traces_rated - rated_names)
+    )
     if unrated:
-        export.left_out[NOT_RATED] += len(unrated)
+        export.left_out[NOT_RATED] += unrated
+
+
+def _read_score(score: FileRow, tables: _Tables, export: ParsedExport, rated_names: set[str]) -> None:
+    """Raises Unusable."""
+    if (target := tables.target(score.content)) is None:
+        export.left_out[NO_TARGET] += 1
+        return
+    name, whole = target
+    row = tables.row(name)
+    rated_names.add(name)
+    if name not in export.answers:
+        export.add(row.place, _answer(tables, name, row.content))
+    if statement := _statement(score.content, name, whole=whole):
+        export.add(score.place, statement)
+    else:
+        export.left_out[NO_NUMBER] += 1
 
 
 def _answer(tables: _Tables, name: str, row: dict[str, Any]) -> ForeignAnswer:
-    prompt = parsed(row.get("input"))
+    prompt, trace = parsed(row.get("input")), tables.trace_of(row)
+    session = row.get("sessionId") or trace.get("sessionId") or row.get("traceId") or row.get("id")
     return ForeignAnswer(
         name,
         prompt_of(prompt),
@@ -121,8 +134,8 @@ def _answer(tables: _Tables, name: str, row: dict[str, Any]) -> ForeignAnswer:
         tools_of(prompt),
         moment_of(row.get("startTime") or row.get("timestamp")),
         text_or_none(row.get("model")),
-        tables.user_of(row),
-        tables.session_of(row),
+        text_or_none(row.get("userId")) or text_or_none(trace.get("userId")),
+        text_or_none(session),
     )
 
 

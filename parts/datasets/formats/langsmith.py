@@ -6,8 +6,8 @@ such run, it is about the chain's own inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from burnish.parts.datasets.messages import (
     moment_of,
@@ -20,6 +20,7 @@ from burnish.parts.datasets.messages import (
     tools_of,
 )
 from burnish.parts.datasets.parsed import FileRow, ForeignAnswer, ParsedExport, Statement, Unusable
+from burnish.parts.datasets.spool import Spool
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import Source
 
@@ -34,73 +35,81 @@ THREADS = ("session_id", "thread_id", "conversation_id")
 MOST_DEPTH = 100
 
 
-def read(rows: list[FileRow], export: ParsedExport) -> None:
-    runs: dict[str, tuple[FileRow, dict[str, Any]]] = {}
-    feedback_rows: list[FileRow] = []
+class Place(NamedTuple):
+    """Of a run among the others."""
+
+    run_type: str
+    start: str
+    parent: str
+    trace: str | None
+
+
+def read(rows: Iterable[FileRow], export: ParsedExport) -> None:
+    runs: Spool[FileRow] = Spool()
+    feedback_rows: Spool[FileRow] = Spool()
+    places: dict[str, Place] = {}
+    feedback_count = only_statistics = 0
     for row in rows:
         with export.line(row):
-            if "run_type" in row.content:
-                runs[str(row.content.get("id"))] = row, row.content
-            elif "run_id" in row.content and "key" in row.content:
-                feedback_rows.append(row)
+            run = row.content
+            if "run_type" in run:
+                name = str(run.get("id"))
+                runs.put(name, row)
+                places[name] = Place(
+                    str(run["run_type"]), str(run.get("start_time")), str(run.get("parent_run_id")),
+                    str(run["trace_id"]) if run.get("trace_id") else None,
+                )  # fmt: skip
+                only_statistics += bool(run.get("feedback_stats"))
+            elif "run_id" in run and "key" in run:
+                feedback_count += 1
+                feedback_rows.put(str(feedback_count), row, feedback_count)
             else:
                 raise Unusable("it is neither a run nor feedback of LangSmith")
-    about = {name: _seen_by_model(name, runs) for name in runs}
-    for row in feedback_rows:
+    last = _last_below(places)
+    for row in feedback_rows.rows():
         with export.line(row):
-            _read_feedback(row, export, runs, about)
-    if not feedback_rows:
-        export.left_out[ONLY_STATISTICS] += sum(bool(run.get("feedback_stats")) for _, run in runs.values())
-    unrated = [
-        name for name, (_, run) in runs.items() if run["run_type"] == "llm" and name not in export.answers
-    ]
-    export.left_out[NOT_RATED] += len(unrated)
+            _read_feedback(row, export, runs, last)
+    if not feedback_count and only_statistics:
+        export.left_out[ONLY_STATISTICS] += only_statistics
+    unrated = sum(place.run_type == "llm" and name not in export.answers for name, place in places.items())
+    if unrated:
+        export.left_out[NOT_RATED] += unrated
 
 
 def _read_feedback(
-    row: FileRow,
-    export: ParsedExport,
-    runs: Mapping[str, tuple[FileRow, dict[str, Any]]],
-    about: Mapping[str, str],
+    row: FileRow, export: ParsedExport, runs: Spool[FileRow], last: Mapping[str, tuple[str, str]]
 ) -> None:
     feedback = row.content
-    if (run_id := str(feedback.get("run_id"))) not in runs:
+    run_id = str(feedback.get("run_id"))
+    name = last[run_id][1] if run_id in last else run_id
+    if (run := runs.get(name)) is None:
         export.left_out[NO_RUN] += 1
         return
-    name = about[run_id]
-    run_row, run = runs[name]
     statement = _statement(feedback, name)
     if statement is None:
         export.left_out[NO_NUMBER] += 1
         return
-    export.add(run_row.place, _answer(name, run))
+    export.add(run.place, _answer(name, run.content))
     export.add(row.place, statement)
 
 
-def _seen_by_model(name: str, runs: Mapping[str, tuple[FileRow, dict[str, Any]]]) -> str:
-    """Return the last LLM run at or below a run; the run itself if there is none."""
-    if runs[name][1]["run_type"] == "llm":
-        return name
-    inside = [
-        (str(run.get("start_time")), run_id)
-        for run_id, (_, run) in runs.items()
-        if run["run_type"] == "llm" and _is_below(run_id, name, runs)
-    ]
-    return max(inside)[1] if inside else name
-
-
-def _is_below(name: str, above: str, runs: Mapping[str, tuple[FileRow, dict[str, Any]]]) -> bool:
-    run = runs[name][1]
-    if run.get("trace_id") == above:
-        return True
-    for _ in range(MOST_DEPTH):
-        parent = str(run.get("parent_run_id"))
-        if parent == above:
-            return True
-        if parent not in runs:
-            return False
-        run = runs[parent][1]
-    return False
+def _last_below(places: Mapping[str, Place]) -> dict[str, tuple[str, str]]:
+    """Return start and name of the last LLM run at or below each run that has one."""
+    last: dict[str, tuple[str, str]] = {}
+    for name, place in places.items():
+        if place.run_type != "llm":
+            continue
+        above, runs = place.parent, {name}
+        for _ in range(MOST_DEPTH):
+            if above not in places or above in runs:
+                break
+            runs.add(above)
+            above = places[above].parent
+        for run in runs | {place.trace or name}:
+            # Feedback on an LLM run is about that run.
+            if run == name or (run in places and places[run].run_type != "llm"):
+                last[run] = max(last.get(run, ("", "")), (place.start, name))
+    return last
 
 
 def _answer(name: str, run: dict[str, Any]) -> ForeignAnswer:

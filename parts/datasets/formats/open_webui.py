@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -32,7 +32,7 @@ SUMMARY = re.compile(r"\s*<summary>.*?</summary>", re.DOTALL)
 QUOTED = re.compile(r"^> ?", re.MULTILINE)
 
 
-def read(rows: list[FileRow], export: ParsedExport) -> None:
+def read(rows: Iterable[FileRow], export: ParsedExport) -> None:
     for row in rows:
         with export.line(row):
             if "snapshot" in row.content or "data" in row.content:

@@ -12,11 +12,13 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from burnish.parts.datasets.importing import FORMATS, OWN, read_files
+from burnish.parts.datasets.files import OWN
+from burnish.parts.datasets.importing import FORMATS, read_files
 from burnish.parts.datasets.records import READERS, read_record
 from burnish.proxy.http.errors import Unprocessable
 from burnish.terminal.errors import WrongUsage
 from tests.parts.datasets.exports import chat_of_open_webui, langfuse, langsmith, lines
+from tests.parts.datasets.test_foreign import whole
 from tests.parts.datasets.test_round_trip import address, imported
 from tests.support.inprocess import behind
 from tests.support.program import call
@@ -44,7 +46,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, odd: str) -> None:
     elif odd == "huge":
         with path.open("wb") as file:
             file.truncate(2 * 1024**3)
-    with pytest.raises(WrongUsage, match=f"cannot read .*{path.name}"):
+    words = "larger than 64 MiB" if odd == "huge" else f"cannot read .*{path.name}"
+    with pytest.raises(WrongUsage, match=words):
         read_files([path], None, {})
     for command in (("data", "import", str(path)), ("judge", "--principles", str(path))):
         assert call(*command, stdin="{}").returncode == 2
@@ -150,7 +153,7 @@ def test_any_object_is_read_left_out_or_named(
         rows.append(seed | changed)
     file = lines(tmp_path_factory.getbasetemp() / "any.jsonl", *rows)
     try:
-        found = read_files([file], name, {})
+        found = whole(read_files([file], name, {}))
     except WrongUsage as error:
         assert "metric" in str(error)
         return

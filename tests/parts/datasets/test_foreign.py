@@ -29,10 +29,15 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(path: Path, *objects: Any, metrics: dict[str, Range | None] | None = None) -> FileRecords:
-    found = read_files([lines(path, *objects)], None, metrics or {})
+    found = whole(read_files([lines(path, *objects)], None, metrics or {}))
     for line in found.lines:
         read_record(line.content)  # as burnish takes it
     return found
+
+
+def whole(records: FileRecords) -> FileRecords:
+    """Read the lines, with which what was left out is complete."""
+    return records._replace(lines=[*records.lines])
 
 
 def answers(found: FileRecords) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from burnish.parts.datasets.importing import FileRecords, read_files
 from burnish.terminal.errors import WrongUsage
 from tests.parts.datasets.exports import chat_of_open_webui, langfuse, lines
-from tests.parts.datasets.test_foreign import answers, read, said, texts
+from tests.parts.datasets.test_foreign import answers, read, said, texts, whole
 
 ASKED = {"role": "user", "content": "Where?"}
 BRIEF = {"role": "system", "content": "Be brief."}
@@ -388,7 +388,7 @@ def test_functions_of_openai_s_older_files_are_tools(path: Path) -> None:
 
 
 def read_all(folder: Path, **files: list[Any]) -> FileRecords:
-    return read_files([lines(folder / name, *objects) for name, objects in files.items()], None, {})
+    return whole(read_files([lines(folder / name, *objects) for name, objects in files.items()], None, {}))
 
 
 def test_several_files_are_told_apart_one_by_one(tmp_path: Path) -> None:
