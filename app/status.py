@@ -59,6 +59,7 @@ class Status:
                 "obstacle": await engine.obstacle() if engine else learner["reason"],
                 "way": engine.swap.host.limits.way if engine else None,
                 "window": engine.window if engine else None,
+                "longest_answer": engine.swap.host.limits.longest_answer if engine else None,
             },
             "answering": self.in_flight(),
             "log": {
@@ -95,8 +96,9 @@ def status_routes(status: Status) -> Sequence[Route]:
 
     @described(
         "counts, [further upstreams](engines.md#several-upstreams) and what is wrong with them, live version, what the "
-        "engine still needs (`engine.obstacle`), what the embedded one reads (`engine.window`), state of training and "
-        "why it waits, answers that are being written (`answering`), of the log `waiting`, `size_bytes`, `free_bytes`, "
+        "engine still needs (`engine.obstacle`), what the embedded one reads (`engine.window`), "
+        "how many tokens burnish's chats ask a small model for (`engine.longest_answer`), state of training and why it "
+        "waits, answers that are being written (`answering`), of the log `waiting`, `size_bytes`, `free_bytes`, "
         "the latest [signals](signals.md), `rollouts` that are open, or ready to be learnt from by task, and `parts`: "
         "one that is `behind` has not taken so many events, for the reason in `trouble`, and gets them again"
     )

@@ -314,7 +314,10 @@ class ChatConfig(FrozenRecord):
     )
     top_k: int | None = Field(None, ge=1, description="Choose among this many of the likeliest words.")
     max_tokens: int | None = Field(
-        None, ge=1, description="Longest answer, in tokens. A small model may never stop by itself."
+        None,
+        ge=1,
+        description="Longest answer, in tokens. Default: 512 for a small embedded model, "
+        "which may never stop by itself.",
     )
     rate: Literal["line", "key", "off"] = Field(
         "line",

@@ -73,6 +73,8 @@ class HostLimits:
     to nothing, and a rollback is instant."""
     window: Window | None = None
     """None: the engine's user sets it."""
+    longest_answer: int | None = None
+    """In tokens: what burnish's own chats ask a model for that may never stop by itself; None: it stops."""
     merged: bool = False
     """A version is a whole model of its own, base and adapter merged, because the engine takes no adapters."""
 

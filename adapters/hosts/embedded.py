@@ -24,6 +24,9 @@ from burnish.system.memory import available_bytes
 from burnish.system.parent import for_child
 from burnish.system.threads import cores
 
+# A model below this size repeats itself until the window is full, more often than a larger one.
+SMALL_BYTES = 400_000_000
+LONGEST_ANSWER = 512
 # Beyond this, more threads wait for memory rather than compute.
 MAX_THREADS = 8
 # Each request says it: one that doesn't may get what the request before it said.
@@ -85,7 +88,13 @@ class EmbeddedHost:
         self._window = window(
             model_path, context, parallel, children=MAX_RESIDENT, free_bytes=available_bytes()
         )
-        self.limits = HostLimits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, window=self._window)
+        is_small = model_path.stat().st_size < SMALL_BYTES
+        self.limits = HostLimits(
+            max_rank=MAX_RANK,
+            max_resident=MAX_RESIDENT,
+            window=self._window,
+            longest_answer=LONGEST_ANSWER if is_small else None,
+        )
         self._model = model_path
         self._state = state_dir
         self._threads = threads or default_threads()

@@ -41,6 +41,15 @@ def test_a_talk_with_ratings_from_a_file(burnish: Burnish) -> None:
     assert first["undone_at"] is not None
 
 
+def test_a_small_model_is_asked_for_answers_that_end(burnish: Burnish) -> None:
+    for options, tokens in ((), 512), (("--max-tokens", "9"), 9):
+        done = call("chat", "--rate", "off", *options, url=burnish.url, stdin="Name one colour.\n/quit\n")
+        assert f"an answer has at most {tokens} tokens (--max-tokens)" in done.stdout
+        latest = httpx.get(f"{burnish.url}/burnish/completions?limit=1", timeout=within(60)).json()["data"][0]
+        whole = httpx.get(f"{burnish.url}/burnish/completions/{latest['id']}", timeout=within(60)).json()
+        assert whole["params"]["max_tokens"] == tokens
+
+
 def test_a_digit_off_the_scale_is_neither_a_rating_nor_a_message(burnish: Burnish) -> None:
     printed = chat(burnish.url, ["Say one word.", "0", "6", "1", "/quit"])
     assert "0 isn't a rating: 1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent." in " ".join(printed.split())
@@ -196,6 +205,7 @@ async def test_sampling_comes_from_flags_then_the_environment_then_the_file(tmp_
     assert [sent[name] for name in names] == [0.1, 0.5, 7, 40]
     without = await talk(stream(events("Hello!")), tmp_path, "Hi")
     assert not set(names) & set(without.upstream.requests[-1].json()), "the engine's defaults count"
+    assert "tokens (--max-tokens)" not in without.shown
 
 
 @pytest.mark.parametrize(

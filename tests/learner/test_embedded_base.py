@@ -83,6 +83,7 @@ async def test_the_window_is_as_set_and_said_everywhere(tmp_path: Path) -> None:
     async with calling(tmp_path, model=str(model), engine="auto", **window) as http:
         status = (await http.get("/burnish/status")).json()
         assert status["engine"]["window"] == window | {"trained": 8192}
+        assert status["engine"]["longest_answer"] == 512, "it is small"
         listed = (await http.get("/v1/models")).json()["data"]
         assert {each["max_model_len"] for each in listed} == {6144}
         for words, code in ((2500, 200), (3500, 400)):

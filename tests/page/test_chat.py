@@ -336,6 +336,28 @@ async def test_the_base_model_answers_beside_version_1(page: Page, tiny_model: P
     assert {pair["completion_id"], pair["preferred_over"]} == {each["id"] for each in made}
 
 
+async def test_the_longest_answer_is_that_of_a_small_model_until_another_is_chosen(
+    page: Page, site: Site, tiny_model: Path, tmp_path: Path
+) -> None:
+    async with calling(tmp_path, model=str(tiny_model), engine="auto", context=1024, train=BY_HAND) as http:
+        await page.goto(f"{http.base_url}/#/chat")
+        longest = page.get_by_label("Longest answer")
+        await expect(longest).to_have_value("512")
+        for number, length in enumerate(("512", "128", "0")):
+            await longest.select_option(length)
+            async with page.expect_request("**/v1/chat/completions") as asked:
+                await message(page).fill("Go on for ever.")
+                await message(page).press("Enter")
+            given = (await asked.value).post_data_json
+            assert given.get("max_tokens") == (int(length) or None)
+            await message(page).press("Escape")
+            await expect(page.get_by_role("button", name="Send")).to_have_count(1)
+            await expect(answers(page)).to_have_count(number + 1)
+    # Of another upstream's model, burnish knows nothing.
+    await page.goto(f"{site.url}/#/chat")
+    await expect(longest).to_have_value("0")
+
+
 async def test_a_reload_keeps_the_conversation_and_a_new_chat_begins_another(chat: Page, site: Site) -> None:
     prompt = "Do you remember?"
     await say(chat, site, prompt, "I do, if told.")

@@ -46,7 +46,9 @@ def chat(
     top_k: Annotated[int | None, typer.Option(help="1 or more.")] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(help="Longest answer, in tokens. A small model may never stop by itself."),
+        typer.Option(
+            help="Longest answer, in tokens. Default: 512 for a small embedded model, which may never stop by itself."
+        ),
     ] = None,
     rate: Annotated[
         str | None,
@@ -70,12 +72,20 @@ def chat(
         {"chat": {name: setting for name, setting in flags.items() if setting is not None}}
     )
     sampling = config.chat.model_dump(exclude={"rate"}, exclude_none=True)
-    talk = Talk(Proxy(url), model, system, sampling)
-    state = talk.proxy.get("/burnish/status")  # fail at once if burnish isn't running
+    proxy = Proxy(url)
+    state = proxy.get("/burnish/status")  # fail at once if burnish isn't running
+    if model == DEFAULT_MODEL and (longest := state["engine"].get("longest_answer")):
+        sampling = {"max_tokens": longest} | sampling
     answers = model if model != DEFAULT_MODEL else state["live"]["name"] or state["upstream"]
-    console.print(
-        f"[dim]{escape(answers)} answers, through burnish at {escape(talk.proxy.url)}[/]", soft_wrap=True
+    limit = (
+        f"; an answer has at most {tokens} tokens (--max-tokens)"
+        if (tokens := sampling.get("max_tokens"))
+        else ""
     )
+    console.print(
+        f"[dim]{escape(answers)} answers, through burnish at {escape(proxy.url)}{limit}[/]", soft_wrap=True
+    )
+    talk = Talk(proxy, model, system, sampling)
     _Chat(talk, config, state).run()
 
 

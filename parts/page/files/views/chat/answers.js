@@ -74,7 +74,7 @@ function Ending({ turn, answer, latest }) {
   const again = latest && html`<${Button} onClick=${() => retry(turn, answer)}>Ask again<//>`;
   if (state === "failed") return html`<${Note} tone="bad" title="There is no whole answer."><p>${error}</p>${again}<//>`;
   if (state === "stopped") return html`<${Note} title="Stopped."><p>${error ?? "Nothing is learnt from an unfinished answer."}</p>${again}<//>`;
-  return finish === "length" && html`<p class="muted small">Cut off: the answer reached the longest length that the engine allows.</p>`;
+  return finish === "length" && html`<p class="muted small">Cut off at the longest length. Beside the message field you can allow a longer one.</p>`;
 }
 
 function Actions({ turn, answer, latest, several, chosen, selected, onSelect, onComment }) {

@@ -1,8 +1,8 @@
 // The field for the next message, and who answers it.
 import { html } from "../../lib.js";
 import { Button } from "../../parts/button.js";
-import { state } from "../../store.js";
-import { besides, MOST } from "./models.js";
+import { state, useStore } from "../../store.js";
+import { besides, LENGTHS, longest, MOST } from "./models.js";
 import { change, say, stop } from "./talk.js";
 
 const COUNTS = ["One answer", "Two answers", "Three answers", "Four answers"].slice(0, MOST);
@@ -41,8 +41,10 @@ export function Composer({ chat, choices, live, writing, field, rates, onBegin }
   </form>`;
 }
 
-function Settings({ chat: { model, count }, choices, live }) {
+function Settings({ chat: { model, count, length }, choices, live }) {
   const others = besides(choices, model, live);
+  const most = useStore(({ status }) => longest({ length, model }, status));
+  const lengths = LENGTHS.includes(most) ? LENGTHS : [most, ...LENGTHS];
   return html`<div class="line-up">
     <select class="input" aria-label="Who answers" value=${model} onChange=${({ target }) => change({ model: target.value, count: count.startsWith("beside:") ? "1" : count })}>
       ${choices.map(({ id, name }) => html`<option key=${id} value=${id} selected=${id === model}>${name}</option>`)}
@@ -55,6 +57,9 @@ function Settings({ chat: { model, count }, choices, live }) {
         ${others.map(({ id, name }) => html`<option key=${id} value=${`beside:${id}`} selected=${count === `beside:${id}`}>Beside it: ${name}</option>`)}
       </optgroup>`
       }
+    </select>
+    <select class="input" aria-label="Longest answer" value=${String(most)} onChange=${({ target }) => change({ length: Number(target.value) })}>
+      ${lengths.map((each) => html`<option key=${each} value=${String(each)} selected=${each === most}>${each ? `Up to ${each} tokens` : "Any length"}</option>`)}
     </select>
   </div>`;
 }

@@ -33,6 +33,15 @@ export function besides(choices, model, live) {
   return choices.filter(({ id }) => versionOf(id, live) !== versionOf(model, live));
 }
 
+// What a small model is asked for by default, because it may never stop by itself. 0: any length.
+export const LENGTHS = [128, 512, 2048, 0];
+
+// Returns the longest answer in tokens that a model is asked for. `length`: as the person chose it, null: not at all.
+export function longest({ length, model }, status) {
+  const trained = model === LIVE || versionOf(model) !== model;
+  return length ?? ((trained && status?.engine.longest_answer) || 0);
+}
+
 // `count` is 1 to MOST, or "beside:<id of another model>". Returns the model of each answer; of two models in random order.
 export function asked({ model, count }) {
   if (!String(count).startsWith("beside:")) return Array(Number(count)).fill(model);

@@ -2,13 +2,13 @@
 import { ApiError, answered } from "../../api.js";
 import { signed } from "../../session.js";
 
-// Calls `onStart(id)` with the completion's ID, and `onText({add, thought})` for each piece. Returns why the answer ended:
+// `longest`: tokens of the answer; 0: as many as it has. Calls `onStart(id)` with the completion's ID, and `onText({add, thought})` for each piece. Returns why the answer ended:
 // "stop", "length" and so on. Throws ApiError, and AbortError once `signal` says so.
-export async function ask({ model, messages, session, signal, onStart, onText }) {
+export async function ask({ model, messages, longest, session, signal, onStart, onText }) {
   const response = await answered("/v1/chat/completions", {
     method: "POST",
     headers: { "content-type": "application/json", "x-burnish-session": session, ...signed() },
-    body: JSON.stringify({ model, messages, stream: true }),
+    body: JSON.stringify({ model, messages, stream: true, ...(longest ? { max_tokens: longest } : {}) }),
     signal,
   });
   onStart(response.headers.get("x-burnish-completion-id"));

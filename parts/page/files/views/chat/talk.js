@@ -2,7 +2,7 @@
 import { get } from "../../api.js";
 import { toast } from "../../parts/toast.js";
 import { state, update } from "../../store.js";
-import { asked, LIVE } from "./models.js";
+import { asked, LIVE, longest } from "./models.js";
 import { chosenOf } from "./pairs.js";
 import { ask } from "./stream.js";
 
@@ -16,7 +16,7 @@ let unkept = false;
 const newKey = () => crypto.getRandomValues(new Uint32Array(3)).join("-");
 
 function fresh(settings) {
-  return { session: `page-${newKey()}`, turns: [], draft: "", model: LIVE, count: "1", ...settings };
+  return { session: `page-${newKey()}`, turns: [], draft: "", model: LIVE, count: "1", length: null, ...settings };
 }
 
 /** @param {any[]} turns @param {string | null} [error] */
@@ -98,7 +98,7 @@ export function stop() {
 export function startOver() {
   stop();
   const before = state.chat;
-  change(fresh({ model: before.model, count: before.count }));
+  change(fresh({ model: before.model, count: before.count, length: before.length }));
   keep();
   return () => {
     stop();
@@ -125,13 +125,15 @@ function messagesOf(turn) {
 
 async function write(turnKey, key) {
   const turn = turnOf(turnKey);
-  const { session } = state.chat;
+  const { session, length } = state.chat;
+  const { model } = turn.answers.find((answer) => answer.key === key);
   const controller = new AbortController();
   controllers.set(key, controller);
   const put = (patch, options) => changeAnswer(turnKey, key, patch, options);
   try {
     const finish = await ask({
-      model: turn.answers.find((answer) => answer.key === key).model,
+      model,
+      longest: longest({ length, model }, state.status),
       messages: messagesOf(turn),
       session,
       signal: controller.signal,
