@@ -1,13 +1,19 @@
-"""Streams of every format, split at every position and cut off at every position."""
+"""Streams of every format, split and cut off at every position, and written in every way that the format allows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from burnish.proxy.surfaces import SURFACES, Reply
+from burnish.proxy.surfaces import SURFACES, Reply, surface_at
+from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK
+from tests.proxy.surfaces.test_answers import ANSWERS
 from tests.support.recorded import ARGUMENTS, RECORDED, TEXT, THOUGHT, Recorded
 
 HALF = "\ufffd"
@@ -23,7 +29,7 @@ def read(recorded: Recorded, *chunks: bytes) -> Reply:
 def texts(reply: Reply) -> tuple[str, str]:
     def text(value: Any) -> str:
         parts = value if isinstance(value, list) else [{"text": value}]
-        return "".join(part["text"] or "" for part in parts)
+        return "".join(part.get("text") or "" for part in parts)
 
     message = reply.message or {}
     return message.get("reasoning_content") or "", text(message.get("content"))
@@ -75,3 +81,49 @@ def test_cut_off_at_every_position_it_says_what_had_come(recorded: Recorded) -> 
         # What is not whole is not taken for it, nor for damaged.
         assert not reply.complete or (reply.message, recorded.fails) == (whole.message, False)
         assert reply.readable or reply.message is None
+
+
+WAYS: dict[str, Callable[[str], str]] = {
+    "comments between events": lambda frame: f": ping\n\n{frame}",
+    "an id in each event": lambda frame: f"id: 1\n{frame}",
+    "pings": lambda frame: f'{frame}event: ping\ndata: {{"type": "ping"}}\n\n',
+    "no space": lambda frame: frame.replace("data: ", "data:", 1),
+    "the standard's other line end": lambda frame: frame.replace("\n", "\r\n"),
+    "two blank lines": lambda frame: f"{frame}\n",
+}
+STREAMS = {
+    f"{surface}: {name}": answer
+    for surface, answers in ANSWERS.items()
+    for name, answer in answers.items()
+    if all(frame.endswith("\n\n") for frame in answer["frames"])
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@settings(max_examples=25)
+@given(
+    ways=st.sets(st.sampled_from(sorted(WAYS))),
+    content_type=st.sampled_from(["text/event-stream", "text/plain", "application/octet-stream"]),
+    mark=st.sampled_from([b"", BYTE_ORDER_MARK]),
+    share=st.floats(0, 1),
+)
+def test_however_it_is_written_and_cut_it_says_what_had_come(
+    name: str, ways: set[str], content_type: str, mark: bytes, share: float
+) -> None:
+    answer = STREAMS[name]
+    surface = surface_at(answer["path"].partition("?")[0])
+    assert surface
+
+    def read_as(*body: bytes, content_type: str = content_type) -> Reply:
+        return surface.reassemble(body, content_type, "")
+
+    plain = read_as("".join(answer["frames"]).encode(), content_type="text/event-stream")
+    frames = answer["frames"]
+    for way in sorted(ways):
+        frames = list(map(WAYS[way], frames))
+    body = mark + "".join(frames).encode()
+    assert replace(read_as(body), usage=plain.usage) == plain
+    cut = read_as(body[: int(share * len(body))])
+    for text, most in zip(texts(cut), texts(plain), strict=True):
+        assert most.startswith(text.removesuffix(HALF))
+    assert not cut.complete or cut.message == plain.message
