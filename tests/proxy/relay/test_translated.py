@@ -381,3 +381,42 @@ async def test_an_answer_whose_end_comes_while_its_beginning_is_translated_is_wh
     async with world(tmp_path, *[answer] * 12) as here:
         for _ in range(12):
             assert (await here.ask(name, WEATHER, stream=True)).text == "word " * 1000
+
+
+ENDS = {
+    "an error in the choice": {
+        "finish_reason": "stop",
+        "error": {"code": 502, "message": "the worker is gone"},
+    },
+    "a reason that says so": {"finish_reason": "network_error"},
+    "an abort": {"finish_reason": "abort"},
+    "what the provider said": {"finish_reason": "stop", "native_finish_reason": "MALFORMED_FUNCTION_CALL"},
+}
+
+
+@both
+@pytest.mark.parametrize("name", ["messages", "responses", "ollama_chat", "gemini"])
+async def test_an_answer_that_failed_is_an_error_to_the_client_too(
+    tmp_path: Path, name: str, stream: bool
+) -> None:
+    dialect = DIALECTS[name]
+    async with world(tmp_path) as here:
+        for what, end in ENDS.items():
+            half = {"index": 0, "delta": {"content": "On the nor"}, "finish_reason": None}
+            events = [{**half}, {"index": 0, "delta": {}, **end}]
+            streamed = b"".join(b"data: %b\n\n" % orjson.dumps({"choices": [event]}) for event in events)
+            whole = orjson.dumps({"choices": [{**half, "message": half["delta"], **end}]})
+            here.says = [
+                reply(streamed, headers="content-type: text/event-stream\r\n") if stream else reply(whole)
+            ]
+            path = dialect.path.replace(":generate", ":streamGenerate") if stream else dialect.path
+            body = {**dialect.body((asks("Weather?"),)), "stream": stream}
+            answer = await here.http.post(path, json=body)
+            assert answer.status_code == (200 if stream else 502), what
+            assert (
+                "error" in answer.text and "end_turn" not in answer.text and '"completed"' not in answer.text
+            )
+            (*_, row) = await here.logged()
+            said = {"completion_id": row["id"], "rating": "good"}
+            rated = (await here.http.post("/v1/feedback", json=said)).json()
+            assert (rated["usable"], row["error"] is not None) == (False, True), (what, rated)
