@@ -155,12 +155,7 @@ def _better(steps: Sequence[ValuedStep], left_out: LeftOut) -> list[ValuedStep]:
 def tokens(step: EpisodeStep, renderer: Renderer, max_tokens: int) -> Rendered:
     """Return a step as the engine saw it, else rendered anew. Raises Unrenderable."""
     if step.reply_ids and step.prompt_ids:
-        room = max_tokens - len(step.reply_ids)
-        if room < 1:
-            raise Unrenderable(
-                "the reply is too long", f"it has {len(step.reply_ids)} tokens, max_tokens is {max_tokens}"
-            )
-        return Rendered(step.prompt_ids[-room:], step.reply_ids)
+        return renderer.sampled(step.prompt_ids, step.reply_ids).within(max_tokens)
     if why := unteachable(step.messages, step.reply):
         raise Unrenderable(why)
     context = step.messages, step.tools

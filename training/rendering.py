@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 _PARKED = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 # Stands for the text of an answer, while the template is applied: templates trim texts, and drop some.
 _ANSWER = "\ue0f2"
+# Tokens of a prompt that hold the beginning of a thought, if there is one.
+_TAIL = 16
 _QUESTION = [{"role": "user", "content": "?"}]
 
 
@@ -55,6 +58,15 @@ class Rendered:
     def ids(self) -> tuple[int, ...]:
         """All token ids, (T,)."""
         return self.prompt + self.reply
+
+    def within(self, max_tokens: int) -> Rendered:
+        """Return it without its oldest tokens, if they are too many. Raises Unrenderable if the reply is."""
+        room = max_tokens - len(self.reply)
+        if room < 1:
+            raise Unrenderable(
+                "the reply is too long", f"it has {len(self.reply)} tokens, max_tokens is {max_tokens}"
+            )
+        return Rendered(self.prompt[-room:], self.reply)
 
 
 def _listed_ends(directory: Path, eos: int | None) -> frozenset[int]:
@@ -188,14 +200,22 @@ class Renderer:
         turn = self._turn(messages, tools, template, reply)
         prompt += self._ids(turn.context)
         reply_ids = turn.answer + ([turn.end] if finished and turn.end is not None else [])
-        room = max_tokens - len(reply_ids)
         if not reply_ids:
             raise Unrenderable(EMPTY)
-        if room < 1:
-            raise Unrenderable(
-                "the reply is too long", f"it has {len(reply_ids)} tokens, max_tokens is {max_tokens}"
-            )
-        return Rendered(tuple(prompt[-room:]), tuple(reply_ids))
+        return Rendered(tuple(prompt), tuple(reply_ids)).within(max_tokens)
+
+    def sampled(self, prompt: Sequence[int], reply: Sequence[int]) -> Rendered:
+        """Return ids as an engine gave them; the thoughts become part of the prompt. Raises Unrenderable."""
+        opened = self._thoughts.opened_by(self._tokenizer.decode(prompt[-_TAIL:]))
+        try:
+            thoughts = self._thoughts.length_in(self._tokenizer.decode(reply), opened)
+        except Unthinkable as error:
+            raise Unrenderable(str(error)) from error
+        places = range(len(reply) + 1)
+        place = bisect_left(places, thoughts, key=lambda end: len(self._tokenizer.decode(reply[:end])))
+        if place == len(reply):
+            raise Unrenderable(EMPTY)
+        return Rendered((*prompt, *reply[:place]), tuple(reply[place:]))
 
     def opening(
         self, messages: Sequence[Mapping[str, Any]], template: Mapping[str, Any] = NO_ARGUMENTS

@@ -47,6 +47,14 @@ class Thoughts:
         """Return a prompt without the empty thought at its end."""
         return self._empty.sub("", prompt)
 
+    def length_in(self, text: str, opened: bool) -> int:
+        """Return how many characters of an answer are thoughts. Raises Unthinkable if they aren't finished."""
+        if not opened and not self._begun.match(text):
+            return 0
+        if whole := self._whole.match(text):
+            return whole.end()
+        raise Unthinkable(UNFINISHED)
+
     def parted(self, reply: Mapping[str, Any], opened: bool) -> tuple[dict[str, Any], str]:
         """Take the thoughts off a reply, also those in its text. ``opened``: the prompt ends inside of them.
 

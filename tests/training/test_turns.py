@@ -259,6 +259,21 @@ def test_the_trainer_lets_a_thinking_model_answer_without_thoughts(model: Callab
         model(R1).renderer.opening(WHERE)
 
 
+@pytest.mark.parametrize("begin", ["", "<think>\n"])
+def test_thoughts_among_the_ids_of_an_engine_are_not_taught(model: Callable[..., Model], begin: str) -> None:
+    renderer = model(thinking(begin=begin)).renderer
+    whole = renderer.conversation(
+        WHERE, (), NORTH | {"reasoning_content": "The map\n\nsays north."}, True, 2048
+    )
+    prompt = tuple(renderer.prompt(WHERE))
+    ids = (*whole.prompt[len(prompt) :], *whole.reply)
+    assert renderer.sampled(prompt, ids) == whole
+    empty = renderer.conversation(WHERE, (), NORTH | {"reasoning_content": ""}, True, 2048)
+    assert renderer.sampled(empty.prompt, empty.reply) == empty
+    with pytest.raises(Unrenderable, match="in the midst of"):
+        renderer.sampled(prompt, ids[:4])
+
+
 def test_only_the_models_own_answers_may_hide_thoughts(model: Callable[..., Model]) -> None:
     renderer = model(thinking(begin="<think>\n")).renderer
     of_another = rendered(sample(1, good=True, version=None), renderer, 2048)
