@@ -18,12 +18,14 @@ from burnish.adapters.registry import Registry
 from burnish.cli import doctor_machine as machine
 from burnish.cli import doctor_network as network
 from burnish.cli.doctor_machine import Finding
+from burnish.cli.train import prompts_compared
 from burnish.config.config import Config, default_config_file
 from burnish.proxy.log import files
 from burnish.proxy.surfaces.ends import end_of
 from burnish.terminal.client import find, read_settings
 from burnish.terminal.errors import CommandFailed, WrongUsage
 from burnish.terminal.terminal import Json, Url, console, printed_json
+from burnish.training.job import latest_prompts
 
 LATEST = 1000
 """Answers whose ends are looked at."""
@@ -80,6 +82,7 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     else:
         yield from (machine.memory(config), machine.model(config))
         yield from (machine.engine(config), machine.trainer(config))
+    yield from _prompts(config)
     if config.signals.enabled:
         yield Finding("ok", "signals", "on: results of coding agents' tools rate their turns")
     yield from network.further(config, up)
@@ -130,6 +133,18 @@ def _log(config: Config) -> Finding:
         text = f"{damaged} of {compared} texts in {path} are damaged; a backup has them whole"
         return Finding("fail", "log", text)
     return Finding("ok", "log", f"sound, with {compared} texts as they were stored")
+
+
+def _prompts(config: Config) -> Iterator[Finding]:
+    """Say whether the latest run could teach what the engine read."""
+    prompts = latest_prompts(config.data_dir / "jobs")
+    if prompts and (text := prompts_compared(prompts.model_dump())):
+        remedy = (
+            ": compare the chat template of the engine with that of train.base, and its default system prompt"
+        )
+        yield Finding(
+            "warn" if prompts.different else "ok", "prompts", text + remedy * bool(prompts.different)
+        )
 
 
 def _versions(config: Config) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from burnish.cli.train import left_out
+from burnish.cli.train import left_out, prompts_compared
 from burnish.cli.watch import described
 from burnish.terminal.client import Proxy
 from burnish.terminal.terminal import Json, Url, console, printed_json
@@ -73,8 +73,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
                 + (f"; {ratings['pairs']} corrections and preferences" if ratings["pairs"] else ""),
             )
         )
-        if missing := left_out(learner):
-            lines.append(("", escape(missing)))
+        for line in filter(None, (left_out(learner), prompts_compared(learner["prompts"]))):
+            lines.append(("", escape(line)))
     if window := state["engine"].get("window"):
         requests = f"{window['parallel']} requests at a time, each of up to {window['context']:,} tokens"
         lines.append(("engine", f"{requests}; the model was trained for {window['trained']:,}"))

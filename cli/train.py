@@ -105,7 +105,9 @@ def _dry_run(proxy: Proxy, request: dict[str, Any], as_json: bool) -> None:
         basis = f"{plan['episodes']} rollouts"
     start = version_name(plan["parent"] or 0)
     console.print(f"train on {basis}, objective {plan['objective']}, starting from {start}")
-    for line in (plan["note"], left_out(plan)):
+    count = plan.get("compared")
+    later = f"when it starts, {count} prompts are compared with what the engine read" if count else None
+    for line in (plan["note"], left_out(plan), later):
         if line:
             console.print(escape(line))
 
@@ -114,6 +116,19 @@ def left_out(counts: dict[str, Any]) -> str | None:
     """List how many ratings training leaves out, and why; None if it uses all."""
     reasons = [f"{count} × {why}" for why, count in counts["left_out"].items()]
     return f"left out: {'; '.join(reasons)}" if reasons else None
+
+
+def prompts_compared(prompts: dict[str, Any] | None) -> str | None:
+    """Say how many prompts of the latest run are those that the engine read; None if it compared none."""
+    if not prompts or not sum(prompts[name] for name in ("same", "different", "unchecked")):
+        return None
+    parts = [f"{prompts['same']} prompts are those that the engine read"]
+    if prompts["different"]:
+        parts.append(f"{prompts['different']} aren't, and weren't taught")
+    if prompts["unchecked"]:
+        parts.append(f"{prompts['unchecked']} are unchecked, because it told no count")
+    parts += [f"it counts {offset:+} tokens in {name}" for name, offset in prompts["offsets"].items()]
+    return "; ".join(parts)
 
 
 def _replayed(counts: dict[str, Any]) -> str:

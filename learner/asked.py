@@ -18,10 +18,12 @@ from burnish.proxy.http.errors import BurnishError
 from burnish.proxy.records import Completion
 from burnish.proxy.surfaces import SURFACES, Translatable
 from burnish.proxy.surfaces.base import ChatRequest
+from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.lenient import objects
 from burnish.training.job import CONTINUED
 
 Message = dict[str, Any]
+CHAT = Chat()
 
 TEMPLATE = "template"
 """The parameter of a completion as asked that holds the arguments of the chat template."""
@@ -44,6 +46,26 @@ def as_asked(completion: Completion, engine: Kind) -> Completion:
     if completion.asked.surface == "completions" and len(completion.messages) == 1:
         template = {"chat_template": PLAIN_PROMPT}
     return completion._replace(params={**params, **completion.params, TEMPLATE: template})
+
+
+def instructed(completion: Completion) -> Completion | None:
+    """Return a completion with the instructions that burnish added; None if the log can't say how they were joined."""
+    text, messages, params = completion.instructions, list(completion.messages), completion.params
+    if text is None:
+        return completion
+    surface, first = completion.asked.surface, messages[0] if messages else {}
+    if surface == "responses" and params.get("instructions") is not True:
+        head = {"role": "system", "content": text}
+        return completion._replace(messages=(head, *messages), params={**params, "instructions": True})
+    # A single block is logged as a text.
+    if (
+        surface in ("messages", "gemini")
+        and isinstance(first.get("content"), str)
+        and first["role"] == "system"
+    ):
+        return None
+    changed = CHAT.with_system({"messages": messages}, text)
+    return completion._replace(messages=tuple(changed["messages"])) if changed else None
 
 
 def _translated(completion: Completion) -> Completion:

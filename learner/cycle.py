@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from burnish.adapters.swap import Swap
 from burnish.gate import Evidence, Verdict, judge
 from burnish.gate.evidence import Attempted
 from burnish.learner import export, sampling
+from burnish.learner.asked import as_asked
 from burnish.learner.evidence import evidence
 from burnish.learner.pairs import sampled_duels
 from burnish.learner.plan import Horizon, Planner, RunOptions, RunPlan
@@ -30,7 +31,7 @@ from burnish.learner.rollouts import attempts
 from burnish.learner.stopped import erase
 from burnish.learner.trainer import run_step
 from burnish.proxy.log import Rating
-from burnish.proxy.records import RatedCompletion, answer_named
+from burnish.proxy.records import RatedCompletion, Tokens, answer_named
 from burnish.system.threads import in_one_thread
 from burnish.training.errors import JobError, NotTrainable, TrainingError
 from burnish.training.job import JobDirectory, JobSpec, TrainResult
@@ -165,7 +166,9 @@ class Cycle:
         self, job: JobDirectory, options: RunOptions, horizon: Horizon | None = None
     ) -> RunPlan:
         plan = await self.planner.plan(job.path.name, options, horizon)
-        await self.log.rated([choice.rating for choice in plan.choices], partial(self._write, job, plan))
+        ratings = [choice.rating for choice in plan.choices]
+        tokens = await self.log.tokens([rating.completion_id for rating in ratings])
+        await self.log.rated(ratings, partial(self._write, job, plan, tokens))
         return plan
 
     async def run(self, plan: RunPlan, report: Report) -> Conclusion:
@@ -191,11 +194,20 @@ class Cycle:
             Phases(job.phases).begin("ended")
         return conclusion
 
-    def _write(self, job: JobDirectory, plan: RunPlan, answers: Iterator[RatedCompletion]) -> None:
+    def _write(
+        self,
+        job: JobDirectory,
+        plan: RunPlan,
+        tokens: Mapping[str, Tokens],
+        answers: Iterator[RatedCompletion],
+    ) -> None:
         """Write a job. Raises OSError."""
         choices = {choice.rating.answer: choice for choice in plan.choices}
         policies = self.planner.policies()
-        samples = (export.sample(answer, choices[answer.answer], policies) for answer in answers)
+        samples = (
+            export.sample(answer, choices[answer.answer], policies, tokens.get(answer.completion.id))
+            for answer in answers
+        )
         job.write_job(plan.spec, samples, plan.episodes)
 
     def _as_candidate(self, number: int, reason: str, **details: Any) -> Conclusion:
@@ -333,7 +345,12 @@ class Cycle:
         learnt_ids = await self.log.in_contexts_of(
             [completion.id for completion in recent], plan.usable_ratings.completion_ids
         )
-        prompts = sampling.prompts([answer.completion for answer in held_out], recent, learnt_ids)
+        engine = self.planner.engine
+        prompts = sampling.prompts(
+            [as_asked(answer.completion, engine) for answer in held_out],
+            [as_asked(completion, engine) for completion in recent],
+            learnt_ids,
+        )
         phases.begin("staging")
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)

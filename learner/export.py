@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.learner.asked import TEMPLATE, as_asked
+from burnish.learner.asked import TEMPLATE, as_asked, instructed
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
-from burnish.proxy.records import Answerer, RatedCompletion
+from burnish.proxy.records import Answerer, Completion, RatedCompletion, Tokens
 from burnish.proxy.surfaces.ends import finished
-from burnish.training.job import Objective, Sample
+from burnish.training.job import Objective, PromptRead, Sample
 from burnish.training.presets import teaches
 
 # A quarter is held out for the gate …
@@ -45,14 +46,15 @@ class Policies:
     def behind(self, origin: Answerer, *, instructed: bool) -> int | None:
         """Return the version that gave an answer (0: the base model), or None for any other model."""
         version = origin.adapter_version
-        if instructed:
-            return None  # training sees another prompt
-        if origin.imported_from is not None:
-            return None  # the numbers of another registry
-        digests = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
-        if origin.base_digest not in digests:
-            return None
+        if instructed or not self.trained(origin):
+            return None  # with instructions, training sees another prompt
         return version if version == BASE_VERSION or version in self.versions else None
+
+    def trained(self, origin: Answerer) -> bool:
+        """Return whether the base model that is trained gave an answer, with any version."""
+        digests = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
+        of_ours = origin.imported_from is None and origin.adapter_version is not None
+        return of_ours and origin.base_digest in digests
 
 
 def left_out(ratings: Sequence[Rating], learnt_ids: Collection[str]) -> dict[str, int]:
@@ -164,7 +166,24 @@ def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset
     return frozenset(conversations)
 
 
-def sample(answer: RatedCompletion, choice: ChosenRating, policies: Policies) -> Sample:
+def prompt_read(completion: Completion, policies: Policies, tokens: Tokens | None) -> PromptRead | None:
+    """Return what the engine told of the prompt of a completion as it was logged; None if another model answered."""
+    if not policies.trained(completion.served):
+        return None
+    seen = instructed(completion)
+    told: dict[str, Any] = {}
+    if seen:
+        told = {"tokens": completion.ended.prompt_tokens, "ids": tokens.prompt if tokens else ()}
+        if completion.instructions:
+            told["messages"] = as_asked(seen, policies.engine).messages
+    way = f"{completion.asked.surface}{' in chat' if completion.served.in_chat else ''}"
+    return PromptRead(format=way, **told)
+
+
+def sample(
+    answer: RatedCompletion, choice: ChosenRating, policies: Policies, tokens: Tokens | None = None
+) -> Sample:
+    """``tokens``: those of the completion, if they were captured."""
     completion = as_asked(answer.completion, policies.engine)
     assert completion.reply is not None  # otherwise it has a fault
     return Sample(
@@ -176,6 +195,7 @@ def sample(answer: RatedCompletion, choice: ChosenRating, policies: Policies) ->
         template=completion.params[TEMPLATE],
         reply=completion.reply,
         finished=finished(completion.ended.finish_reason, completion.params),
+        read=prompt_read(answer.completion, policies, tokens),
         reward=answer.reward,
         weight=answer.weight,
         comment=answer.comment,

@@ -32,7 +32,7 @@ from burnish.proxy.log import RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.runs import Run
 from burnish.training.errors import JobError, TrainingError
-from burnish.training.job import JobDirectory
+from burnish.training.job import JobDirectory, latest_prompts
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ class Learner:
         run = self._runs.active
         idle = "paused" if self._pause_file.exists() else "idle"
         waits, ready = self.waiting(), self._counts.ready
+        prompts = latest_prompts(self._cycle.jobs)
         return {
             "state": run.status if run else idle if self._train.enabled else "off",
             "reason": run.reason if run else self._decision.reason,
@@ -118,6 +119,7 @@ class Learner:
             "waiting": {"version": waits.number, "reason": waits.reason} if waits else None,
             "ready": ready._asdict() | {"new_comments": ready.new_comments},
             "left_out": {FAULTS[fault]: count for fault, count in self._counts.left_out.items()},
+            "prompts": prompts.model_dump() if prompts else None,
             "needed": {
                 "new": self._train.min_ratings,
                 "good": self._train.min_good,
@@ -199,6 +201,7 @@ class Learner:
             "comments": sum(choice.comment is not None and choice.reward <= 0 for choice in new),
             "replayed": len(plan.training) - len(new),
             "left_out": plan.spec.left_out,
+            "compared": sum(self._planner.policies().trained(each.rating.served) for each in plan.training),
             "held_out": len(plan.held_out),
             "episodes": len(plan.episodes),
             "parent": plan.spec.parent_version,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.gate.evidence import Attempted
 from burnish.learner.asked import TEMPLATE, as_asked
-from burnish.learner.export import Policies
+from burnish.learner.export import Policies, prompt_read
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.rollouts import Rollout
 from burnish.proxy.records import Completion, Tokens
@@ -76,15 +76,17 @@ def _steps(rollout: Rollout, logged: Logged, policies: Policies, left_out: Count
             why = FAULTS[completion.fault] if completion and completion.fault else FAULTS["no_text"]
             left_out[why] += 1
             continue
-        completion = as_asked(completion, policies.engine)
         captured = logged.tokens.get(completion.id)
+        asked = as_asked(completion, policies.engine)
+        assert asked.reply is not None  # as above
         steps.append(
             EpisodeStep(
                 completion_id=completion.id,
-                messages=completion.messages,
-                tools=tuple(completion.params.get("tools") or ()),
-                template=completion.params[TEMPLATE],
-                reply=completion.reply,
+                messages=asked.messages,
+                tools=tuple(asked.params.get("tools") or ()),
+                template=asked.params[TEMPLATE],
+                read=None if captured and captured.prompt else prompt_read(completion, policies, None),
+                reply=asked.reply,
                 finished=finished(completion.ended.finish_reason, completion.params),
                 behaviour_version=policies.behind(
                     completion.served, instructed=completion.instructions is not None

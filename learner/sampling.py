@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import cycle, takewhile
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
 from burnish.gate import FactCheck, questions
+from burnish.learner.asked import TEMPLATE
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
 from burnish.proxy.surfaces.ends import end_in, finished
@@ -48,6 +49,7 @@ _FACT, _ORDINARY = "fact_", "ordinary_"
 
 _PASSED_ON = (
     "temperature", "top_p", "top_k", "min_p", "stop", "repeat_penalty", "presence_penalty", "frequency_penalty",
+    "chat_template_kwargs",
 )  # fmt: skip
 _WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 """Sent unchanged, and only with tools: engines refuse the others without them."""
@@ -63,6 +65,8 @@ class GatePrompt:
     """Result of ``bounded``."""
     origin: str
     """The completion that it quotes; its own ID if it quotes none."""
+    template: dict[str, Any] = field(default_factory=dict)
+    """As of a Sample."""
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
@@ -80,11 +84,19 @@ def prompts(
 
     First come those of held-out ratings, then the latest, then ordinary questions with the user's parameters. An
     ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from.
-    ``learnt_ids``: those of the latest whose context a version may have learnt from; held-out ones are among them.
+    The completions are as the engine was asked (``as_asked``). ``learnt_ids``: those of the latest whose context a
+    version may have learnt from; held-out ones are among them.
     """
     first, latest = (
         [
-            GatePrompt(completion.id, completion.messages, bounded(completion.params), completion.id)
+            GatePrompt(
+                completion.id,
+                completion.messages,
+                bounded(completion.params),
+                completion.id,
+                # A prompt of a text completion is asked in chat here.
+                {} if completion.asked.surface == "completions" else completion.params.get(TEMPLATE, {}),
+            )
             for completion in some
             if completion.messages
         ]
@@ -246,6 +258,7 @@ class Sampler:
                     prompt_id=prompt.id,
                     messages=prompt.messages,
                     tools=prompt.tools,
+                    template=prompt.template,
                     **answer,
                 )
             self._on_answer(prompt.id)

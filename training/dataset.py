@@ -62,6 +62,8 @@ class Run:
     spec: JobSpec
     backend: TrainerBackend
     left_out: LeftOut = field(default_factory=LeftOut)
+    different: frozenset[str] = frozenset()
+    """Names of the answers whose prompts the engine read otherwise."""
     tries: Callable[[int], Tries] = lambda seed: UNKEPT
     """Returns what is kept of the replies that are sampled with a seed."""
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.training.backends.base import Lesson, LessonReply
+from burnish.training.compared import DIFFERENT
 from burnish.training.dataset import LeftOut, Run
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Episode, EpisodeStep, Hyperparameters, Objective
@@ -120,6 +121,8 @@ def episode_lessons(run: Run, episodes: Sequence[Episode]) -> list[Lesson]:
     pairs: list[tuple[ValuedStep, Rendered]] = []
     for credit in _better(steps, run.left_out) if imitates else steps:
         try:
+            if credit.step.completion_id in run.different:
+                raise Unrenderable(DIFFERENT)
             pairs.append((credit, tokens(credit.step, backend.renderer, config.max_tokens)))
         except Unrenderable as error:
             name = credit.step.completion_id

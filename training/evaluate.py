@@ -11,6 +11,7 @@ from typing import Any
 from burnish.gate.evidence import CommentFit, HeldOutReply
 from burnish.gate.replies import last_question, on_topic, topics
 from burnish.training.backends.base import Logps
+from burnish.training.compared import compared
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import Run
 from burnish.training.errors import JobError
@@ -37,13 +38,15 @@ def evaluate(job: JobDirectory) -> Evaluation:
         raise JobError(f"{job.adapter} is missing: run  python -m burnish.training train {job.path}  first")
     clear_outputs(job, "evaluation.json")
     backend = open_backend(job, spec, None)
-    general = _general(backend.renderer)
+    general, unread = _general(backend.renderer), compared(samples, backend.renderer).different
     phases = Phases(job.phases)
     phases.begin("scoring")
     scores = _Scores(Run(job, spec, backend))
     evaluation = Evaluation(
         run_id=spec.run_id,
-        held_out=scores.held_out(sample for sample in samples if sample.held_out),
+        held_out=scores.held_out(
+            sample for sample in samples if sample.held_out and sample.completion_id not in unread
+        ),
         words=scores.words(samples, rollouts, phases),
         related=scores.related(rollouts),
         kl_per_token=scores.kl(rollouts),
@@ -156,7 +159,7 @@ class _Scores:
             reply["tool_calls"] = list(rollout.tool_calls)
         limit = self._run.spec.hyperparameters.max_tokens
         return self._run.backend.renderer.conversation(
-            messages, rollout.tools, reply, rollout.finished, limit
+            messages, rollout.tools, reply, rollout.finished, limit, template=rollout.template
         )
 
 

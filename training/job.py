@@ -7,6 +7,7 @@
     episodes.jsonl  one Episode a line           in, when an agent's rewards teach instead of feedback
     rollouts.jsonl  one PolicyReply a line       in, for "evaluate": replies sampled from the engine
     metrics.jsonl   one dict a step              out, appended live
+    prompts.json    PromptsCompared              out of "train", before it learns
     checkpoint/     see training.checkpoint      while "train" runs, and after it was killed
     adapter/        PEFT layout, safetensors     out of "train"
     result.json     TrainResult                  out of "train", written last and atomically
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -53,6 +55,8 @@ __all__ = [
     "ModelSize",
     "Objective",
     "PolicyReply",
+    "PromptRead",
+    "PromptsCompared",
     "Proof",
     "Quantize",
     "Related",
@@ -107,6 +111,31 @@ class JobSpec(FrozenRecord):
     """Format of the base weights during training; other than "none" on CUDA only."""
 
 
+class PromptRead(FrozenRecord):
+    """What an engine told of the prompt of an answer."""
+
+    format: str
+    """In which it was asked. What one counts more in all prompts of a format is no other prompt."""
+    tokens: int | None = None
+    """As it counted them; None: it didn't tell."""
+    ids: tuple[int, ...] = ()
+    """Empty: not captured."""
+    messages: tuple[dict[str, Any], ...] = ()
+    """With the instructions that burnish added; empty: it added none."""
+
+
+class PromptsCompared(FrozenRecord):
+    """``prompts.json``: how many prompts are those that the engine read; see ``training.compared``."""
+
+    same: int
+    different: int
+    """Not taught."""
+    unchecked: int
+    """Taught, though the engine didn't tell what it read."""
+    offsets: dict[str, int] = Field(default_factory=dict)
+    """Tokens that it counts more than there are, by format."""
+
+
 class EpisodeStep(FrozenRecord):
     """One completion of an agent."""
 
@@ -120,6 +149,7 @@ class EpisodeStep(FrozenRecord):
     behaviour_version: int | None
     reward: float = Field(default=0.0, allow_inf_nan=False)
     """Given for this step."""
+    read: PromptRead | None = None
     prompt_ids: tuple[int, ...] = ()
     """As the engine saw them; empty: not captured."""
     reply_ids: tuple[int, ...] = ()
@@ -152,6 +182,8 @@ class Sample(FrozenRecord):
     """The assistant message that was produced, calls as the model wrote them: {"role": "assistant", "content": …}."""
     finished: bool
     """True when the model ended the reply itself; False when it was cut by a token limit."""
+    read: PromptRead | None = None
+    """None: another model answered."""
     reward: float = Field(ge=-1, le=1, allow_inf_nan=False)
     weight: float = 1.0
     comment: str | None = None
@@ -184,6 +216,8 @@ class PolicyReply(FrozenRecord):
     """Same id = same prompt, so candidate and incumbent can be paired."""
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
+    template: dict[str, Any] = Field(default_factory=dict)
+    """As of a Sample."""
     reply: str
     """Its text; next to tool calls there often is none."""
     tool_calls: tuple[dict[str, Any], ...] = ()
@@ -283,6 +317,7 @@ class JobDirectory:
         self.metrics = path / "metrics.jsonl"
         self.phases = path / "phases.jsonl"
         """See ``training.phases``."""
+        self.prompts = path / "prompts.json"
         self.checkpoint = path / "checkpoint"
         """The progress of an unfinished run; removed at the end."""
 
@@ -337,6 +372,14 @@ class JobDirectory:
         """Write the output file that says: this step is complete."""
         name = {TrainResult: "result.json", Evaluation: "evaluation.json", Proof: "proof.json"}[type(record)]
         durable.replace(self.path / name, record.model_dump_json(indent=1))
+
+
+def latest_prompts(jobs: Path) -> PromptsCompared | None:
+    """Return how the latest run found its prompts; None if no run is known that compared some."""
+    for path in sorted(jobs.glob("run_*/prompts.json"), reverse=True):
+        with suppress(JobError):
+            return read_record(path, PromptsCompared)
+    return None
 
 
 def write_lines(path: Path, records: Iterable[FrozenRecord]) -> None:

@@ -8,7 +8,8 @@ import shutil
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
@@ -20,16 +21,25 @@ from burnish.gate.questions import QUESTIONS
 from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
+from burnish.training.compared import DIFFERENT, compared
 from burnish.training.dataset import LeftOut, Run, batches
 from burnish.training.device import framework_here
 from burnish.training.episodes import mean_reward
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Proof, TrainResult
+from burnish.training.job import (
+    Episode,
+    Hyperparameters,
+    JobDirectory,
+    JobSpec,
+    Proof,
+    Sample,
+    TrainResult,
+)
 from burnish.training.lessons import rehearsal
 from burnish.training.objectives import kl_point, loss_named
 from burnish.training.phases import Phases
 from burnish.training.proof import REPLY_TOKENS, SEARCHED, proof_of
-from burnish.training.rendering import Rendered
+from burnish.training.rendering import Rendered, Renderer
 from burnish.training.stages import SEEDS_A_STAGE, Course, Stage, course
 from burnish.training.weights import prepared_weights
 
@@ -56,8 +66,16 @@ def train(job: JobDirectory) -> TrainResult:
         loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
     backend.watch = phases.over
+    if unread := _read_otherwise(job, samples, episodes, backend.renderer):
+        read = [sample for sample in training_samples if sample.completion_id not in unread]
+        for sample in training_samples:
+            if sample.completion_id in unread:
+                left_out.add(DIFFERENT, sample.completion_id)
+        with _with_reasons(left_out):
+            stages = course(spec, read, episodes)
     with job.metrics.open("w", encoding="utf-8") as file:
-        progress = _Progress(Run(job, spec, backend, left_out, checkpoint.tries), checkpoint, file, phases)
+        run = Run(job, spec, backend, left_out, unread, checkpoint.tries)
+        progress = _Progress(run, checkpoint, file, phases)
         stopped = progress.through(stages)
     _save(backend, job, spec.base_model)
     proof = proof_of(backend, progress.taught, "trained")
@@ -85,6 +103,26 @@ def train(job: JobDirectory) -> TrainResult:
     job.finish(report)
     checkpoint.clear()
     return report
+
+
+def _read_otherwise(
+    job: JobDirectory, samples: Sequence[Sample], episodes: Sequence[Episode], renderer: Renderer
+) -> frozenset[str]:
+    """Write down how many prompts are those that the engine read; return the answers whose prompts are others."""
+    steps = [step for episode in episodes for step in episode.steps]
+    outcome = compared([*samples, *steps], renderer)
+    durable.replace(job.prompts, outcome.record().model_dump_json())
+    return frozenset(outcome.different)
+
+
+@contextmanager
+def _with_reasons(left_out: LeftOut) -> Iterator[None]:
+    """Say what was left out if nothing is left that can teach."""
+    try:
+        yield
+    except NotTrainable as error:
+        missing = "; ".join(f"{count} × {why}" for why, count in left_out.counts.items())
+        raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
 
 
 def prove(job: JobDirectory) -> None:
@@ -181,11 +219,8 @@ class _Progress:
         lessons = self.checkpoint.lessons(self.run.left_out, number)
         if lessons is None:
             self.phases.begin("preparing")
-            try:
+            with _with_reasons(self.run.left_out):
                 lessons = stage.learn(self.run)
-            except NotTrainable as error:
-                missing = "; ".join(f"{count} × {why}" for why, count in self.run.left_out.counts.items())
-                raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
             self.checkpoint.keep(lessons, self.run.left_out, number, self.counts)
         good = sum(reply.good for lesson in lessons for reply in lesson.replies)
         bad = sum(len(lesson.replies) for lesson in lessons) - good
