@@ -20,7 +20,7 @@ from burnish.proxy.surfaces import SURFACES, Translatable
 from burnish.proxy.surfaces.base import ChatRequest
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.lenient import objects
-from burnish.training.job import CONTINUED
+from burnish.training.job import CONTINUED, SYSTEM_MERGED
 
 Message = dict[str, Any]
 CHAT = Chat()
@@ -29,7 +29,16 @@ TEMPLATE = "template"
 """The parameter of a completion as asked that holds the arguments of the chat template."""
 PLAIN_PROMPT = "{{ messages[0]['content'] }}"
 """The chat template of a text completion."""
-FIXED = ("messages", "conversation", "tools", "tokenize", "add_generation_prompt", "chat_template", CONTINUED)
+FIXED = (
+    "messages",
+    "conversation",
+    "tools",
+    "tokenize",
+    "add_generation_prompt",
+    "chat_template",
+    CONTINUED,
+    SYSTEM_MERGED,
+)
 """Arguments that no request may set for the template."""
 CHANGING = re.compile(r"(cch=).{5}(?=;)")
 """The part of Claude Code's billing line that llama.cpp makes the same in all requests."""
@@ -91,7 +100,12 @@ def _template(completion: Completion, engine: Kind) -> dict[str, Any]:
     }
     continued = bool(messages) and messages[-1].get("role") == "assistant"
     if engine == "llamacpp":
-        return {"enable_thinking": True, **arguments, **({CONTINUED: True} if continued else {})}
+        return {
+            "enable_thinking": True,
+            SYSTEM_MERGED: True,
+            **arguments,
+            **({CONTINUED: True} if continued else {}),
+        }
     if effort := params.get("reasoning_effort"):
         arguments = {"reasoning_effort": effort, **arguments}
     return arguments | ({CONTINUED: True} if continued and params.get(CONTINUED) is True else {})

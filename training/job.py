@@ -45,6 +45,7 @@ from burnish.training.errors import JobError
 
 __all__ = [
     "CONTINUED",
+    "SYSTEM_MERGED",
     "Episode",
     "EpisodeStep",
     "Evaluation",
@@ -66,6 +67,8 @@ __all__ = [
 
 CONTINUED = "continue_final_message"
 """The argument of a chat template that says that the last message is the beginning of the reply."""
+SYSTEM_MERGED = "system_merged"
+"""The argument that says that the engine puts a system message, if the template has none, before the next message."""
 
 Quantize = Literal["none", "8bit", "4bit"]
 _Model = TypeVar("_Model", bound=BaseModel)

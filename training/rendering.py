@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from burnish.gate.replies import text_of
 from burnish.training.errors import JobError, MissingDependency
-from burnish.training.job import CONTINUED
+from burnish.training.job import CONTINUED, SYSTEM_MERGED
 from burnish.training.teachable import EMPTY
 from burnish.training.thoughts import UNWRITTEN, Thoughts, Unthinkable
 
@@ -34,6 +34,7 @@ _QUESTION = [{"role": "user", "content": "?"}]
 
 NO_ARGUMENTS: Mapping[str, Any] = {}
 DEVELOPER = "developer"
+_PROBE = "in one word"
 
 
 class Unrenderable(ValueError):
@@ -88,6 +89,14 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put a system message at the beginning before the next one, as llama.cpp does."""
+    if not messages or messages[0].get("role") != "system":
+        return messages
+    system, *rest = messages
+    return [{**each, "content": f"{system['content']}\n{each['content']}"} for each in rest[:1]] + rest[1:]
+
+
 def _begun(
     messages: Sequence[Mapping[str, Any]], template: Mapping[str, Any]
 ) -> tuple[Sequence[Mapping[str, Any]], str]:
@@ -95,10 +104,6 @@ def _begun(
     if not (template.get(CONTINUED) and messages and messages[-1].get("role") == "assistant"):
         return messages, ""
     return messages[:-1], text_of(messages[-1])
-
-
-def _unbegun(template: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: argument for name, argument in template.items() if name != CONTINUED}
 
 
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,7 +281,7 @@ class Renderer:
             if messages is _QUESTION:
                 raise
             # No answer can stand behind this prompt, so its form is looked for behind another one.
-            return self._turn(_QUESTION, tools, _unbegun(template), reply)._replace(context="")
+            return self._turn(_QUESTION, tools, {**template, CONTINUED: False}, reply)._replace(context="")
         if self._thoughts.possible and self._park(thoughts) not in context:
             raise Unrenderable(UNWRITTEN)
         written = self._written_special.search(after)
@@ -357,13 +362,19 @@ class Renderer:
         from jinja2.exceptions import TemplateError
 
         try:
-            parked = [self._park(flattened(self._known(message))) for message in messages]
+            known = [flattened(self._known(message)) for message in messages]
+            if template.get(SYSTEM_MERGED) and not self._has_system:
+                known = _merged(known)
+            parked = [self._park(message) for message in known]
+            arguments = {
+                name: value for name, value in template.items() if name not in (CONTINUED, SYSTEM_MERGED)
+            }
             text: str = self._tokenizer.apply_chat_template(
                 parked,
                 tools=[self._park(tool) for tool in tools] or None,
                 add_generation_prompt=add_generation_prompt,
                 tokenize=False,
-                **_unbegun(template),
+                **arguments,
             )
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise Unrenderable("the chat template refuses this conversation", str(error)) from error
@@ -373,6 +384,14 @@ class Renderer:
         """Return a message with a role that the template knows: engines take the developer for the system, too."""
         unknown = message.get("role") == DEVELOPER and DEVELOPER not in str(self._tokenizer.chat_template)
         return {**message, "role": "system"} if unknown else message
+
+    @cached_property
+    def _has_system(self) -> bool:
+        """Whether the template writes a system message."""
+        probe = [{"role": "system", "content": _PROBE}, {"role": "user", "content": "Hi"}]
+        with suppress(Unrenderable):
+            return _PROBE in self._text(probe, (), {}, add_generation_prompt=True)
+        return False
 
     def _unparked(self, text: str) -> str:
         return _PARKED.sub(lambda parked: self._special[int(parked[1])], text)

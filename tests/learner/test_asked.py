@@ -34,6 +34,15 @@ THINKS = """{%- for message in messages %}{{- '<|im_start|>' + message.role + '\
 {%- if style is defined %}{{- style }}{%- endif %}{%- endif %}"""
 
 
+ALTERNATES = """{{ bos_token }}{% for message in messages %}{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+{{- raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}
+{{- '<|im_start|>' + message.role + '\n' + message.content | trim + '<|im_end|>\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+DROPS = """{% for message in messages %}{% if message.role != 'system' %}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endif %}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+
+
 @dataclass
 class Side:
     """One engine, and burnish before it."""
@@ -74,15 +83,20 @@ async def sides(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
     folder = tmp_path_factory.mktemp("asked")
     base = random_llama(folder / "base.gguf", keys={"tokenizer.chat_template": CALLS_TOOLS.read_text()})
     weights = prepared_weights(base, file_digest(base), folder / "weights")
-    (folder / "thinks.jinja").write_text(THINKS)
     async with AsyncExitStack() as stack:
 
-        async def server(name: str, renderer: Renderer, *more: str, **flags: Any) -> Side:
-            arguments = ["-m", str(base), "-c", "4096", "-np", "1", "--cache-ram", "0", "--jinja", *more]
-            engine = stack.enter_context(LlamaServer(arguments, folder / f"{name}.log"))
+        async def server(name: str, template: str, **flags: Any) -> Side:
+            place = folder / name
+            place.mkdir()
+            for file in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+                (place / file).write_bytes((weights / file).read_bytes())
+            (place / "chat_template.jinja").write_text(template)
+            arguments = f"-m {base} -c 4096 -np 1 --cache-ram 0 --jinja".split()
+            arguments += ["--chat-template-file", str(place / "chat_template.jinja")]
+            engine = stack.enter_context(LlamaServer(arguments, place / "log"))
             client = httpx.AsyncClient(base_url=engine.url, trust_env=False, timeout=within(60))
-            burnish = await stack.enter_async_context(calling(folder / name, upstream=engine.url, **flags))
-            return Side(burnish, await stack.enter_async_context(client), renderer)
+            burnish = await stack.enter_async_context(calling(place, upstream=engine.url, **flags))
+            return Side(burnish, await stack.enter_async_context(client), Renderer(place))
 
         own = {
             "engine": "auto",
@@ -92,19 +106,13 @@ async def sides(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
             "train": {"enabled": False},
         }
         embedded = await stack.enter_async_context(calling(folder / "embedded", **own))
-        thinks = folder / "thinks"
-        thinks.mkdir()
-        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            (thinks / name).write_bytes((weights / name).read_bytes())
-        (thinks / "chat_template.jinja").write_text(THINKS)
-        renderer = Renderer(weights)
         yield {
-            "embedded": Side(embedded, embedded, renderer),
-            "llama-server": await server("server", renderer),
-            "in chat": await server("chat", renderer, capture={"tokens": True}),
-            "thinking": await server(
-                "thinking", Renderer(thinks), "--chat-template-file", str(folder / "thinks.jinja")
-            ),
+            "embedded": Side(embedded, embedded, Renderer(weights)),
+            "llama-server": await server("server", CALLS_TOOLS.read_text()),
+            "in chat": await server("chat", CALLS_TOOLS.read_text(), capture={"tokens": True}),
+            "thinking": await server("thinking", THINKS),
+            "refuses a system": await server("refuses", ALTERNATES),
+            "drops a system": await server("drops", DROPS),
         }
 
 
@@ -135,6 +143,25 @@ async def test_arguments_of_the_template_reach_training(
     sides: dict[str, Side], path: str, arguments: Json
 ) -> None:
     await sides["thinking"].check(path, {"model": "default", "messages": HELLO, "max_tokens": 1, **arguments})
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+
+
+@pytest.mark.parametrize(
+    "head", [[SYSTEM], [{**SYSTEM, "role": "developer"}], [{**SYSTEM, "content": ""}], []]
+)
+@pytest.mark.parametrize("name", ["refuses a system", "drops a system"])
+async def test_a_system_message_that_the_template_lacks_goes_where_the_engine_puts_it(
+    sides: dict[str, Side], name: str, head: list[Json]
+) -> None:
+    for messages in (
+        [*head, *HELLO],
+        [*head, PARTS],
+        [*head, *HELLO, {"role": "assistant", "content": "Yes"}, PARTS],
+    ):
+        await sides[name].check("/v1/chat/completions", {"messages": messages, "max_tokens": 1})
 
 
 def function(name: str) -> Json:
