@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from burnish.adapters.registry import Registry
+from burnish.training.job import PromptsCompared
 from tests.support.burnish import Burnish
 from tests.support.inprocess import behind, calling, serving
 from tests.support.lora import random_lora, register, write_peft
@@ -268,3 +269,13 @@ def test_a_clock_that_is_behind_its_own_files(tmp_path: Path) -> None:
     log.touch()
     os.utime(log, (4e9, 4e9))
     assert examine(url=NOBODY, env={"BURNISH_DATA_DIR": str(tmp_path)})["clock"][0] == "warn"
+
+
+def test_prompts_that_the_engine_read_otherwise_are_told(tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "run_1").mkdir(parents=True)
+    outcome = PromptsCompared(same=4, different=2, unchecked=1, offsets={"messages": 1})
+    (tmp_path / "jobs" / "run_1" / "prompts.json").write_text(outcome.model_dump_json())
+    level, text = examine(url=NOBODY, env={"BURNISH_DATA_DIR": str(tmp_path)})["prompts"]
+    assert level == "warn"
+    assert "4 prompts are those that the engine read; 2 aren't, and weren't taught; 1 are unchecked" in text
+    assert "it counts +1 tokens in messages" in text
