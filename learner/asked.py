@@ -82,12 +82,12 @@ def _translated(completion: Completion) -> Completion:
     if not isinstance(surface, Translatable):
         return completion
     params, reply = completion.params, completion.reply
-    history = [*completion.messages, *([reply] if reply else [])]
+    called = reply is not None and bool(reply.get("tool_calls"))
+    history = [*completion.messages, *([reply] if reply and called else [])]
     chat = surface.as_chat(params, ChatRequest(history, params=params))
     messages = chat.pop("messages")
-    if reply:
-        calls = messages.pop().get("tool_calls")
-        reply = {**reply, "tool_calls": calls} if calls else reply
+    if reply and called:
+        reply = {**reply, "tool_calls": messages.pop()["tool_calls"]}
     members = {name: chat.get(name) for name in ("tools", "chat_template_kwargs", "reasoning_effort")}
     return completion._replace(messages=tuple(messages), reply=reply, params={**params, **members})
 

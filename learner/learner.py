@@ -189,6 +189,7 @@ class Learner:
         _, decision = await self._requested(options)
         plan = await self._planner.plan("run_", options)
         new = [choice for choice in plan.training if not choice.replayed]
+        policies = self._planner.policies()
         return {
             "would_train": decision.start,
             "why": decision.reason,
@@ -201,7 +202,7 @@ class Learner:
             "comments": sum(choice.comment is not None and choice.reward <= 0 for choice in new),
             "replayed": len(plan.training) - len(new),
             "left_out": plan.spec.left_out,
-            "compared": sum(self._planner.policies().trained(each.rating.served) for each in plan.training),
+            "compared": sum(policies.trained(choice.rating.served) for choice in plan.training),
             "held_out": len(plan.held_out),
             "episodes": len(plan.episodes),
             "parent": plan.spec.parent_version,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.training.job import EpisodeStep, PromptsCompared, Sample
+from burnish.training.job import CONTINUED, EpisodeStep, PromptsCompared, Sample
 from burnish.training.rendering import Renderer, Unrenderable
 
 DIFFERENT = "the engine read another prompt than training renders"
@@ -79,7 +79,9 @@ def _offset(differences: Sequence[int]) -> int:
 
 
 def _is_plain(answer: Sample | EpisodeStep) -> bool:
-    return not answer.tools and all(map(_is_plain_message, answer.messages))
+    return not (answer.tools or answer.template.get(CONTINUED)) and all(
+        map(_is_plain_message, answer.messages)
+    )
 
 
 def _is_plain_message(message: Mapping[str, Any]) -> bool:
