@@ -172,7 +172,7 @@ def prompt_read(completion: Completion, policies: Policies, tokens: Tokens | Non
         return None
     seen = instructed(completion)
     told: dict[str, Any] = {}
-    if seen:
+    if seen and completion.served.base_digest:  # else it may be another base of the same name
         told = {"tokens": completion.ended.prompt_tokens, "ids": tokens.prompt if tokens else ()}
         if completion.instructions:
             told["messages"] = as_asked(seen, policies.engine).messages

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest, learnt_by
-from burnish.learner.export import ChosenRating, Policies, chosen, hold_out, left_out, sample
+from burnish.learner.export import ChosenRating, Policies, chosen, hold_out, left_out, prompt_read, sample
 from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import FAULTS
 from burnish.proxy.log.ratings import Effective
-from burnish.proxy.records import Fault, RatedCompletion
+from burnish.proxy.records import Fault, RatedCompletion, Tokens
+from burnish.training.job import PromptRead
 from tests.support import records
 from tests.support.records import changed
 
@@ -172,3 +173,55 @@ def test_a_conversation_that_was_learnt_from_is_never_held_out() -> None:
     assert any(each.held_out for each in ready(fresh))
     ids = {each.rating_id for each in learnt}
     assert not any(each.held_out for each in ready(fresh + learnt, ids))
+
+
+OURS = changed(PLAIN, base_digest="sha256:ours", prompt_tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        ({}, PromptRead(format="chat", tokens=7)),
+        ({"prompt_tokens": None}, PromptRead(format="chat")),
+        ({"adapter_version": 9}, PromptRead(format="chat", tokens=7)),
+        ({"base_digest": None}, PromptRead(format="chat")),
+        ({"surface": "messages", "in_chat": True}, PromptRead(format="messages in chat", tokens=7)),
+        ({"base_digest": "sha256:other"}, None),
+        ({"adapter_version": None}, None),
+        ({"imported_from": "burnish"}, None),
+    ],
+)
+def test_what_the_engine_told_of_a_prompt_is_known_of_our_model_only(
+    changes: dict[str, Any], read: PromptRead | None
+) -> None:
+    assert prompt_read(changed(OURS, **changes), POLICIES, None) == read
+
+
+@pytest.mark.parametrize(
+    ("surface", "context", "head"),
+    [
+        ("chat", [], "More."),
+        ("chat", [{"role": "system", "content": "Brief."}], "Brief.\n\nMore."),
+        ("responses", [], "More."),
+        ("messages", [], "More."),
+        ("messages", [{"role": "system", "content": "Brief."}], None),
+        ("gemini", [{"role": "system", "content": "Brief."}], None),
+    ],
+)
+def test_instructions_were_in_the_prompt_that_the_engine_read(
+    surface: str, context: list[dict[str, Any]], head: str | None
+) -> None:
+    asked = (*context, {"role": "user", "content": "Hi"})
+    read = prompt_read(changed(OURS, surface=surface, instructions="More.", messages=asked), POLICIES, None)
+    assert read is not None
+    if head is None:
+        assert read == PromptRead(format=surface), (
+            "a single block is logged as a text, so the join isn't known"
+        )
+    else:
+        assert read.messages == ({"role": "system", "content": head}, asked[-1])
+
+
+def test_ids_that_were_captured_say_more_than_a_count() -> None:
+    read = prompt_read(OURS, POLICIES, Tokens((1, 2), (3,), (0.0,)))
+    assert read == PromptRead(format="chat", tokens=7, ids=(1, 2))
