@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -9,8 +11,18 @@ from typing import Any
 import pytest
 
 from burnish.gate.replies import near_empty, on_topic, topics
+from burnish.training.backends.base import LEAST_TOKENS, MOST_TOKENS, Sampled
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.critique import MOST_REVISIONS, POOLED, lessons_from_comments, pooled, with_comments
+from burnish.training.critique import (
+    LONGER,
+    MOST_REVISIONS,
+    POOLED,
+    SAMPLES,
+    lessons_from_comments,
+    pooled,
+    with_comments,
+)
+from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, Sample
 from burnish.training.rendering import Rendered
 from tests.support.jobs import LONG, TOPICS, run_of, sample
@@ -69,3 +81,33 @@ def test_the_same_seed_pools_the_same_comments() -> None:
     assert pooled(samples, seed=3) == pooled(samples, seed=3) != pooled(samples, seed=4)
     for number, comments in enumerate(pooled(samples, seed=3).values()):
         assert (len(set(comments)), comments[0]) == (POOLED, f"comment {number}")
+
+
+class Drawn:
+    """Takes the tries of a run."""
+
+    def __init__(self) -> None:
+        self.replies: dict[int, Sampled] = {}
+
+    def drawn(self) -> dict[int, Sampled]:
+        return {}
+
+    def keep(self, drawn: dict[int, Sampled]) -> None:
+        self.replies = drawn
+
+
+def test_a_try_is_little_longer_than_the_answer_that_it_judges(tiny_weights: Path) -> None:
+    tiny, tries = TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0), Drawn()
+    run = replace(run_of(tiny, objective="critique"), tries=lambda seed: tries)
+    replies = ("Rain.", "Bread is made of flour and water. " * 12)
+    samples = [
+        criticised(n).model_copy(update={"reply": {"role": "assistant", "content": text}})
+        for n, text in enumerate(replies)
+    ]
+    with suppress(NotTrainable):  # it babbles
+        lessons_from_comments(run, samples)
+    longest = [max(len(tries.replies[SAMPLES * n + k].ids) for k in range(SAMPLES)) for n in range(2)]
+    middle = len(tiny.renderer.plain(replies[1])) + 1
+    assert LEAST_TOKENS < middle * LONGER < MOST_TOKENS
+    assert longest[0] <= LEAST_TOKENS, "a try has room for a sentence or two"
+    assert LEAST_TOKENS < longest[1] <= round(middle * LONGER)
