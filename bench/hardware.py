@@ -16,6 +16,7 @@ from typing import Any
 from bench.training_batch import answers
 from bench.training_gpu import peak_flops
 from burnish.parts.desktop.demo.halves import HALVES
+from burnish.parts.desktop.demo.user import MAX_TOKENS
 from burnish.training.device import Sizes, estimated_bytes
 from burnish.training.job import Hyperparameters, Quantize
 
@@ -24,6 +25,7 @@ GB = 1e9
 CHARACTERS_A_TOKEN = 4
 # Measured on one card: bench.training --gpu, 8B on an H200 (docs/measurements.md).
 SHARE_OF_PEAK = 0.03
+CUT = f"answers cut at {MAX_TOKENS} tokens"
 # What PyTorch's process needs on a CPU beside the estimate: the small model's measured peak less its estimate.
 PROCESS_BYTES = 1.0 * GB
 
@@ -94,7 +96,13 @@ def _measured() -> Iterator[tuple[str, ...]]:
         of = _records(half.name)
         if of:
             seconds, peak = (mean(each[name] for each in of) for name in ("train_seconds", "peak_rss_bytes"))
-            yield CORES, SMALL.name, _time(seconds), _memory(peak), f"measured: {half.count} {half.name}"
+            yield (
+                CORES,
+                SMALL.name,
+                _time(seconds),
+                _memory(peak),
+                f"measured: {half.count} {half.name}, {CUT}",
+            )
 
 
 def _on_cores() -> Iterator[tuple[str, ...]]:

@@ -19,6 +19,7 @@ words = cycle(("too long", "one short sentence, please", "just the answer in a f
 count = 0
 for question in re.findall(r"\w[^?]+\?", questions):
     messages = [{"role": "user", "content": question}]
+    # Cut at 96 tokens, so that the run takes minutes. README's times and memory are for such answers.
     answer = client.chat.completions.create(model="default", messages=messages, max_tokens=96)
     text = answer.choices[0].message.content or ""
     feedback = {"response_id": answer.id, "rating": "good"}

@@ -12,7 +12,7 @@ from rich.table import Table
 from burnish.gate.questions import FACTS
 from burnish.parts.desktop.demo.halves import Half
 from burnish.parts.desktop.demo.outcome import HELD_OUT, ROWS, SAMPLES, TrialOutcome, cell, record
-from burnish.parts.desktop.demo.user import SHORT_CHARACTERS, AnsweredQuestion, brief
+from burnish.parts.desktop.demo.user import MAX_TOKENS, SHORT_CHARACTERS, AnsweredQuestion, brief
 from burnish.terminal.terminal import console, short
 
 EXAMPLES = 6
@@ -67,7 +67,8 @@ def markdown(outcomes: Sequence[TrialOutcome], command: str) -> str:
         f"Written by `{command}`.",
         "",
         f"A simulated user likes short answers: finished, and under {SHORT_CHARACTERS} characters. It talks to "
-        "burnish through the official `openai` client. Each half starts from the base model.",
+        f"burnish through the official `openai` client, which cuts answers at {MAX_TOKENS} tokens. Each half starts "
+        "from the base model.",
         "",
         f"Measured before → after, on {HELD_OUT} questions that were never rated ({SAMPLES} sampled answers each), "
         f"and on the gate's {len(FACTS)} facts. The model is `{outcomes[0].model}`.",
