@@ -47,6 +47,12 @@ class Model:
     """It comes from the package index, not from the hub."""
 
     @property
+    def count(self) -> float:
+        """Parameters, all of them."""
+        number = self.parameters.partition("-")[0]
+        return float(number[:-1]) * {"M": 1e6, "B": 1e9}[number[-1]]
+
+    @property
     def learns(self) -> bool:
         """Whether burnish trains it when the embedded engine serves it."""
         # Imported here: numpy takes a while, and most commands need nothing of it.

@@ -3,7 +3,7 @@
 AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, IncompatibleAdapter,
 UnreadableRewardModel, EngineError.
 IncompatibleAdapter: LostInRounding.
-EngineError: EngineUnreachable, EngineRefused, NeedsRestart, ProbeFailed.
+EngineError: EngineUnreachable, EngineRefused, UnknownWeights, NeedsRestart, ProbeFailed.
 ProbeFailed: NotApplied.
 """
 
@@ -56,6 +56,15 @@ class EngineRefused(EngineError):
         self.status = status
         self.detail = detail
         """The engine's own words: the body, or the message in it."""
+
+
+class UnknownWeights(EngineError):
+    """The engine doesn't tell where its weights are on this machine."""
+
+    def __init__(self, message: str, hub_id: str | None) -> None:
+        super().__init__(message)
+        self.hub_id = hub_id
+        """The model on the Hugging Face hub, if it names one."""
 
 
 class NeedsRestart(EngineError):

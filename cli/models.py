@@ -33,7 +33,7 @@ def show(
     """
     if task is not None and task not in tasks():
         raise WrongUsage(f"no model is listed for the task {task!r}; expected {' or '.join(tasks())}")
-    total = _total_bytes()
+    total = total_bytes()
     listed = [_described(model, total) for model in models() if task in (None, *model.tasks)]
     if not printed_json(listed, as_json):
         console.print(_table(listed))
@@ -78,7 +78,7 @@ def _table(models: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _total_bytes() -> int:
+def total_bytes() -> int:
     import psutil  # every command that starts no server does without
 
     return int(psutil.virtual_memory().total)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from burnish.adapters.errors import EngineError, EngineUnreachable
+from burnish.adapters.errors import EngineError, EngineUnreachable, UnknownWeights
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, Kind, detect
@@ -32,14 +32,8 @@ async def foreign_host(
     kind of the engine, also if versions can't be swapped in it. Raises EngineUnreachable
     if nothing answers; other EngineErrors and IncompatibleAdapter if versions can't be swapped.
     """
-    if config.upstream and config.upstream.startswith(LITELLM):
-        raise EngineError(f"{config.upstream} is a provider's model, whose weights nobody else can train")
-    key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
-    apis = [EngineApi(url, key) for url in config.upstream_urls]
-    engine = await _one_kind(apis, config.model)
-    on_found(engine.kind)
-    demand_versions(engine, apis[0].url)
-    weights = await asyncio.to_thread(_weights, config, engine, fetch=fetch)
+    apis = _apis(config)
+    engine, weights = await served_weights(config, fetch=fetch, on_found=on_found)
     state_dir, preset = config.data_dir / "engine", config.models_preset
     host_of = partial(open_host, versions=versions, state_dir=state_dir, preset=preset)
     hosts = {api.url: await asyncio.to_thread(host_of, engine, api, weights) for api in apis}
@@ -50,6 +44,27 @@ async def foreign_host(
             "versions cannot be swapped in several llama-servers: name one of them, and raise its number of slots (-np)"
         )
     return Replicas(hosts), weights
+
+
+async def served_weights(
+    config: Config, *, fetch: bool, on_found: Callable[[Kind], None] = lambda _: None
+) -> tuple[Detected, Path]:
+    """Return the engine behind ``upstream`` and its base weights; all as of ``foreign_host``.
+
+    Raises UnknownWeights, too.
+    """
+    if config.upstream and config.upstream.startswith(LITELLM):
+        raise EngineError(f"{config.upstream} is a provider's model, whose weights nobody else can train")
+    apis = _apis(config)
+    engine = await _one_kind(apis, config.model)
+    on_found(engine.kind)
+    demand_versions(engine, apis[0].url)
+    return engine, await asyncio.to_thread(_weights, config, engine, fetch=fetch)
+
+
+def _apis(config: Config) -> list[EngineApi]:
+    key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
+    return [EngineApi(url, key) for url in config.upstream_urls]
 
 
 async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
@@ -90,7 +105,8 @@ def _weights(config: Config, engine: Detected, *, fetch: bool) -> Path:
     if engine.hub_id and (directory := cached(engine.hub_id)):
         return directory
     fetchable = f", or to {engine.hub_id} to download it" if engine.hub_id else ""
-    raise EngineError(
+    raise UnknownWeights(
         f"{config.upstream} does not tell where the weights of {engine.model} are on this machine: set train.base "
-        f"to that GGUF file or Hugging Face directory{fetchable}"
+        f"to that GGUF file or Hugging Face directory{fetchable}",
+        engine.hub_id,
     )

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 from unittest import mock
@@ -78,13 +78,17 @@ def ask(url: str, text: str = "What is tea?") -> str:
 
 @contextmanager
 def on_terminal(
-    *arguments: str, env: Mapping[str, str] | None = None, rows: int = 24, columns: int = 80
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    rows: int = 24,
+    columns: int = 80,
+    program: Sequence[str] = (sys.executable, "-m", "burnish"),
 ) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
     """Run a command on a terminal until the block is left."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, columns))
     process = subprocess.Popen(
-        [sys.executable, "-m", "burnish", *arguments],
+        [*program, *arguments],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -17,10 +17,19 @@ from burnish.config.settings import ENV_PREFIX
 from burnish.parts.connect import AGENTS, Home, Place
 from burnish.parts.connect.base import EMBEDDED
 from burnish.parts.connect.command import place_at, show_files, window_at
+from burnish.parts.desktop.init.backend import SIZE, install, missing_backend
 from burnish.parts.desktop.init.background import ServiceEnd, ServiceHere, ServiceStart
 from burnish.parts.desktop.init.carrying_out import Background, carry_out, purge, undo
 from burnish.parts.desktop.init.plan import SetupAnswers, SetupPlan, SetupRecord, make_plan
-from burnish.parts.desktop.init.questions import Flags, Questions, agents_here, check_engine, running_here
+from burnish.parts.desktop.init.questions import (
+    Flags,
+    Questions,
+    agents_here,
+    check_engine,
+    check_trainer,
+    check_versions,
+    running_here,
+)
 from burnish.parts.desktop.service import this_machines
 from burnish.proxy.plain import plain
 from burnish.terminal.client import Proxy, read_settings
@@ -31,7 +40,7 @@ Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Ask nothing; take the default for each missing answer.")
 ]
 Purging = Annotated[bool, typer.Option("--purge", help="With --undo: also delete the data directory.")]
-ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
+ANSWERS = "--upstream, --model, --base, --agents, --preset, --schedule, --port, --service or --no-service"
 
 
 def init(
@@ -62,6 +71,17 @@ def init(
         bool | None,
         typer.Option("--service/--no-service", help="Run burnish in the background, also after each login."),
     ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights that the engine serves, to train on, if it doesn't tell: a GGUF file, a Hugging Face "
+            "directory, or OWNER/NAME on the hub."
+        ),
+    ] = None,
+    installs: Annotated[
+        bool | None,
+        typer.Option("--install/--no-install", help="Install what training needs, if it is missing."),
+    ] = None,
     yes: Yes = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
@@ -75,7 +95,7 @@ def init(
 
     A second run starts from the present settings and changes only what gets another answer.
     """
-    flags = Flags(agents, upstream, model, preset, schedule, port, service)
+    flags = Flags(agents, upstream, model, preset, schedule, port, service, base, installs)
     if take_back:
         if dry_run or flags != Flags():
             raise WrongUsage("--undo goes only with --purge and --yes; nothing was changed")
@@ -107,6 +127,8 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
     answers = questions.answers(service_possible=service_here.service is not None)
     config = _settings_of(answers)
     missing = _checked(config)
+    command = None if missing or flags.installs is False else missing_backend(config)
+    missing = missing or (None if command else check_trainer(config))
     url, has_key = f"http://127.0.0.1:{config.port}", config.upstream_api_key is not None
     place = place_at(url, config.upstream or EMBEDDED, config, has_key=has_key)
     if running and (config.upstream, config.model) == (settings.upstream, settings.model):
@@ -114,13 +136,25 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
     plan = make_plan(answers, place, file, settings.data_dir, home, users_service=service_here.users)
     step = service_here.step(plan, config)
     show_plan(plan, step, file, home)
+    if command:
+        console.print(
+            f"  install the packages that train, {SIZE}:\n          [dim]{escape(command)}[/]", soft_wrap=True
+        )
     if missing:
         console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
     if dry_run:
         return
-    if plan.changes_anything or step:
+    if asks and command and flags.installs is None and not typer.confirm("Install them?", default=True):
+        console.print(
+            f"[yellow]burnish keeps ratings, and can't train until you run it[/]: {escape(command)}",
+            soft_wrap=True,
+        )
+        command = None
+    if plan.changes_anything or step or command:
         if asks and not typer.confirm("Go ahead?", default=True):
             raise Interrupted("nothing was changed")
+        if command:
+            install(command)
         with console.status("starting burnish …" if isinstance(step, ServiceStart) else ""):
             carry_out(plan, step)
     show_result(plan, place)
@@ -133,10 +167,10 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
 
 
 def _checked(config: Config) -> str | None:
-    """Return what is missing for training, if anything is. Raises CommandFailed if the engine can't answer."""
+    """Return why the engine may not answer or learn, if so. Raises CommandFailed if it can't answer."""
     try:
         with console.status("checking the engine …"):
-            return check_engine(config)
+            return check_engine(config) or check_versions(config)
     except WrongUsage:
         raise
     except CommandFailed as error:
@@ -149,9 +183,9 @@ def _settings_of(answers: SetupAnswers) -> Config:
     """Check the answers together with all other settings. Raises WrongUsage."""
     config = read_settings(answers.flags())
     # Flags can't unset what a file sets.
-    return config.model_copy(
-        update={"upstream": config.upstream if answers.upstream else None, "model": answers.model}
-    )
+    train = config.train.model_copy(update={"base": answers.base})
+    upstream = config.upstream if answers.upstream else None
+    return config.model_copy(update={"upstream": upstream, "model": answers.model, "train": train})
 
 
 def _undo(*, purging: bool, yes: bool) -> None:

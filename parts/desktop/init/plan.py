@@ -70,6 +70,8 @@ class SetupAnswers:
     port: int
     service: bool
     """Whether burnish starts at login."""
+    base: str | None = None
+    """The weights that the engine serves; None: it tells."""
 
     def entries(self) -> list[tuple[Keys, Any]]:
         """Return the keys of the configuration file with their values; None: the key must be absent."""
@@ -79,11 +81,12 @@ class SetupAnswers:
             (("port",), self.port),
             (("train", "preset"), self.preset),
             (("train", "schedule"), self.schedule),
+            (("train", "base"), self.base),
         ]
 
     def flags(self) -> dict[str, Any]:
         """Return the settings in the form that ``load_config`` takes."""
-        train = {"preset": self.preset, "schedule": self.schedule}
+        train = {"preset": self.preset, "schedule": self.schedule, "base": self.base}
         return {"upstream": self.upstream, "model": self.model, "port": self.port, "train": train}
 
 

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar, get_args
 from urllib.parse import urlsplit
 
@@ -15,13 +16,18 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from burnish.adapters.errors import EngineError
+from burnish.adapters.catalogue import Model, models
+from burnish.adapters.errors import AdapterError, EngineError, UnknownWeights
+from burnish.adapters.hosts.context import LEAST_TOKENS, PARALLEL
+from burnish.adapters.hosts.hub import hub_id
 from burnish.adapters.hosts.model_file import hub_model, is_for_embedded, model_file
 from burnish.cli import doctor_machine, doctor_network
 from burnish.cli.engines import EngineOffer, engines_here, offers
+from burnish.cli.models import RESERVED_BYTES, total_bytes
 from burnish.config.config import Config, is_loopback
 from burnish.config.model_names import OLLAMA
 from burnish.config.tables import LITELLM, TrainConfig
+from burnish.learner.foreign_engine import served_weights
 from burnish.parts.connect import AGENTS, Home, is_own
 from burnish.parts.desktop.init.plan import SetupAnswers, SetupRecord
 from burnish.proxy import server_file
@@ -37,6 +43,8 @@ SMALL = "small"
 """The model that comes with the embedded engine."""
 PRESETS = get_args(TrainConfig.model_fields["preset"].annotation)
 SHOWN_MODELS = 8
+# What training takes beside two bytes a parameter, for the models of the catalogue: `training.device.main_memory`.
+LEARNING_BYTES, BYTES_A_PARAMETER = 4_000_000_000, 2.3
 LAST_PORT = 65535
 
 
@@ -49,6 +57,8 @@ class Flags:
     schedule: str | None = None
     port: int | None = None
     service: bool | None = None
+    base: str | None = None
+    installs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class Questions:
             schedule=self._choice(flags.schedule, train.schedule, when, "When", _read_schedule),
             port=self._port(),
             service=service_possible and self._service(),
+            base=self._base(upstream, model),
         )
 
     def _engine(self) -> tuple[str | None, str | None]:
@@ -107,9 +118,11 @@ class Questions:
             options.insert(
                 0, EngineOffer(None, config.model, f"the embedded engine with {config.model}, as now")
             )
+        if (larger := _larger_model()) and larger.name != config.model:
+            options.append(_offer(larger))
         # Who chose the embedded engine before keeps it, whatever else runs by now.
         stays = self.earlier is not None and not (config.upstream or config.model)
-        options.insert(0 if stays else len(options), embedded)
+        options.insert(0 if stays else len(options) - bool(larger), embedded)
         if not self.asks:
             return options[0]
         console.print("\n[bold]Which engine serves the model?[/]")
@@ -131,6 +144,28 @@ class Questions:
             return models[0]
         console.print(f"\n[bold]Which of its models shall learn?[/] {escape(_listed(models))}")
         return _ask("Model", plain(models[0]), lambda text: _read_model(text, models))
+
+    def _base(self, upstream: str | None, model: str | None) -> str | None:
+        """Choose the weights to train on. The embedded engine trains on its own."""
+        present = self.config.train.base
+        if self.flags.base is not None:
+            return _read_base(self.flags.base)
+        if upstream in (None, self.config.upstream) and present:
+            return present
+        if upstream is None or not is_own(upstream):
+            return None
+        config = read_settings({"upstream": upstream, "model": model})
+        config = config.model_copy(update={"train": config.train.model_copy(update={"base": None})})
+        try:
+            asyncio.run(served_weights(config, fetch=False))
+        except UnknownWeights as error:
+            if not self.asks:
+                return None
+            console.print(f"\n[bold]On which weights may it train?[/] {escape(str(error))}")
+            return _ask("File, directory or OWNER/NAME", plain(error.hub_id or "none"), _read_base)
+        except AdapterError:
+            pass  # the check says why versions can't be swapped
+        return None
 
     def _agents(self, upstream: str | None) -> tuple[str, ...]:
         names = agents_here(self.home)
@@ -224,6 +259,40 @@ def _read_model(text: str, models: Sequence[str]) -> str:
     raise WrongUsage(f"the engine serves no model {text!r}; it has: {_listed(models)}")
 
 
+def _read_base(text: str) -> str | None:
+    """Return the setting ``train.base``. Raises WrongUsage."""
+    if text == "none":
+        return None
+    path = Path(text).expanduser().absolute()
+    if path.exists():
+        return str(path)
+    if hub_id(text):
+        return text
+    raise WrongUsage(
+        f"{text!r} is no GGUF file or directory here, and no OWNER/NAME of the Hugging Face hub; none leaves it open"
+    )
+
+
+def _larger_model() -> Model | None:
+    """Return the largest model of the catalogue for chats that this machine has the memory to serve and to train."""
+    total = total_bytes() - RESERVED_BYTES
+    able = [model for model in models() if "chat" in model.tasks and model.learns and not model.package]
+    return max((model for model in able if _bytes(model) <= total), key=lambda model: model.mb, default=None)
+
+
+def _bytes(model: Model) -> int:
+    return (
+        model.memory_bytes(PARALLEL, LEAST_TOKENS) + LEARNING_BYTES + round(BYTES_A_PARAMETER * model.count)
+    )
+
+
+def _offer(model: Model) -> EngineOffer:
+    need = (
+        f"{model.mb / 1000:.1f} GB to download, about {_bytes(model) / 1e9:.0f} GB of memory while it learns"
+    )
+    return EngineOffer(None, model.name, f"the embedded engine with {model.name}, which knows more: {need}")
+
+
 def _listed(models: Sequence[str]) -> str:
     remainder = f" and {len(models) - SHOWN_MODELS} more" if len(models) > SHOWN_MODELS else ""
     return ", ".join(map(plain, models[:SHOWN_MODELS])) + remainder
@@ -288,7 +357,7 @@ def models_of(url: str) -> list[str]:
 
 
 def check_engine(config: Config) -> str | None:
-    """Check that the engine can answer; return what is still missing for training, if anything is.
+    """Check that the engine can answer; return what may prevent it, if anything does.
 
     Raises CommandFailed; WrongUsage if it is burnish itself.
     """
@@ -297,14 +366,24 @@ def check_engine(config: Config) -> str | None:
             if (parts := urlsplit(url)).port == config.port and is_loopback(parts.hostname or ""):
                 raise WrongUsage(f"{url} can't be the engine: that is burnish itself")
         finding = doctor_network.upstream(config)
-        needed = None
     else:
-        finding, needed = doctor_machine.engine(config), doctor_machine.trainer(config)
+        finding = doctor_machine.engine(config)
     if finding.level == "fail":
         raise CommandFailed(finding.text)
-    if finding.level == "warn":
-        return finding.text
-    return f"burnish can't train yet: {needed.text}" if needed and needed.level == "fail" else None
+    return finding.text if finding.level == "warn" else None
+
+
+def check_versions(config: Config) -> str | None:
+    """Return why the engine can't take versions, or what it needs first; None if it can."""
+    if config.upstream is None:
+        return None
+    finding = doctor_network.engine(config)
+    return finding.text if finding.level == "warn" else None
+
+
+def check_trainer(config: Config) -> str | None:
+    needed = doctor_machine.trainer(config)
+    return f"burnish can't train yet: {needed.text}" if needed.level == "fail" else None
 
 
 def embedded_model(text: str) -> str:
