@@ -278,11 +278,7 @@ class Learner:
         self._changed.clear()
         if not self._runs.recalled:
             await self._runs.recall()
-        if (
-            not self._request
-            and (stopped := self._runs.stopped)
-            and (stopped.kept.by_user or stopped.run.version)
-        ):
+        if not self._request and (stopped := self._runs.stopped) and stopped.kept.by_user:
             self._request = RunRequest.again(stopped)
         if self._stale:
             await self._count()
@@ -351,7 +347,6 @@ class Learner:
             await runs.conclude(await self._cycle.run(plan, runs.report))
 
     async def _judge(self, number: int, request: RunRequest) -> None:
-        self._runs.stopped = None  # it is this one, or superseded by it
         try:
             version = await asyncio.to_thread(self._cycle.registry.get, number)
             await self._runs.resume(version.manifest.run_id, number)

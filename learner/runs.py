@@ -40,7 +40,7 @@ class RunRequest:
         """What was asked for before burnish stopped. Nobody waits for the answer."""
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         started.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
-        return cls(stopped.kept.options, stopped.run.version, started)
+        return cls(stopped.kept.options, None, started)
 
     @property
     def by_ratings(self) -> bool:
@@ -73,10 +73,7 @@ class Runs:
 
     async def recall(self) -> None:
         """Read the last runs, and those that a crash left open. Raises Unavailable."""
-        runs = [
-            run if run.ended_at else await self._crashed(run)
-            for run in await self.cycle.log.runs(REMEMBERED_RUNS)
-        ]
+        runs = [await self._as_left(run) for run in await self.cycle.log.runs(REMEMBERED_RUNS)]
         concluded = [place for place, run in enumerate(runs) if run.status in CONCLUDED]
         self.concluded = runs[concluded[0]].id if concluded else None
         failed = [run for run in runs[: concluded[0] if concluded else None] if run.status == "failed"]
@@ -85,8 +82,20 @@ class Runs:
         self.recalled = True
 
     def _stopped(self, run: Run) -> StoppedRun | None:
-        kept = resumption(self.cycle.job(run.id).path) if run.status == "interrupted" else None
+        """A run with a version isn't trained again; the learner judges it."""
+        goes_on = run.status == "interrupted" and not run.version
+        kept = resumption(self.cycle.job(run.id).path) if goes_on else None
         return StoppedRun(run, kept) if kept else None
+
+    async def _as_left(self, run: Run) -> Run:
+        """Bring the record of a run up to what had happened when burnish ended."""
+        job = self.cycle.job(run.id).path
+        was_stopped = not run.ended_at or (run.status == "interrupted" and resumption(job))
+        if was_stopped and run.version and (verdict := self.versions.verdict(run.version)):
+            run = replace(run, status=verdict.status, reason=verdict.reason, ended_at=time.time())
+            settled(job)
+            await self._store(run)
+        return run if run.ended_at else await self._crashed(run)
 
     async def _crashed(self, run: Run) -> Run:
         """End a run that burnish didn't end: it goes on, unless that happened too often."""

@@ -9,6 +9,7 @@ from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import PASSED_AGAINST, Registry, passed, version_label, waiting
 from burnish.adapters.swap import Swap
+from burnish.learner.cycle import Conclusion, Ending
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 
 
@@ -127,6 +128,17 @@ class Versions:
 
     def give_up(self, version: AdapterVersion, reason: str) -> None:
         self._registry.record(version.number, "rejected", reason)
+
+    def verdict(self, number: int) -> Conclusion | None:
+        """Return what became of a version in its run; None if that isn't known."""
+        try:
+            version = self._registry.get(number)
+        except AdapterError:
+            return None
+        endings: dict[str, Ending] = {"live": "live", "retired": "live", "rejected": "rejected"}
+        if self._unjudged(version):
+            return None
+        return Conclusion(endings.get(version.state, "candidate"), version.reason, number)
 
     def _unjudged(self, version: AdapterVersion) -> bool:
         events = self._registry.events(version.number)

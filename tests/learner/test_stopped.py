@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from burnish.adapters.manifest import State
 from burnish.learner.plan import RunOptions
 from burnish.learner.stopped import FILE, MAX_CRASHES, Resumption, resumption
 from burnish.proxy.ids import run_id
@@ -175,6 +177,25 @@ async def test_a_run_that_kills_burnish_again_and_again_fails(open_world: Open) 
     )  # fmt: skip
     assert reopened.learner.status()["failures"] == 1
     assert resumption(reopened.learner.job(crashed.id).path) is None
+
+
+@pytest.mark.parametrize(("state", "crashed"), [("rejected", True), ("candidate", False)])
+async def test_a_verdict_from_before_the_stop_holds(open_world: Open, state: State, crashed: bool) -> None:
+    world = await open_world()
+    number = world.make_version(1).number
+    world.registry.record(number, state, "it is gibberish", verdict={"outcome": state})
+    words = "stopped while judging; goes on"
+    run = Run(run_id(), time.time(), None, "evaluating", "you asked for it", number, 2)
+    if not crashed:
+        run = replace(run, ended_at=time.time(), status="interrupted", reason=words)
+    await world.log.start_run(run)
+    wish = Resumption(options=RunOptions(), by_user=True, reason="you asked for it")
+    wish.keep(world.learner.job(run.id).path)
+    reopened = await open_world()
+    run = await reopened.log.run(run.id)
+    assert (run.status, run.reason) == (state, "it is gibberish")
+    assert resumption(reopened.learner.job(run.id).path) is None
+    assert reopened.learner.status()["run"] is None
 
 
 async def test_learning_that_starts_over_drops_it(open_world: Open) -> None:
