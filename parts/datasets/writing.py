@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from burnish.gate.replies import text_of
 from burnish.parts.datasets.messages import parsed
 
 RatedAnswer = Mapping[str, Any]
@@ -113,6 +114,8 @@ def _prompt_completion(line: dict[str, Any]) -> dict[str, Any]:
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     shaped = {name: message[name] for name in MESSAGE if message.get(name) is not None}
+    if isinstance(shaped.get("content"), list):
+        shaped["content"] = text_of(shaped)  # as training has it: a column of texts and lists has no type
     if "tool_calls" in shaped:
         shaped["tool_calls"] = [_call(call) for call in shaped["tool_calls"]]
     return {"content": ""} | shaped

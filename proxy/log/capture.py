@@ -134,7 +134,8 @@ def parsed(completion: Completion) -> Parsed:
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
         previous=request.previous,
-        has_references=any(True for message in messages for _ in references(message)),
+        has_references=client_request.surface == "responses"
+        and any(True for message in request.messages for _ in references(message)),
         items=answer.items,
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from burnish.parts.datasets.writing import example_lines
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from tests.parts.datasets.test_round_trip import CALL, TOOL, address, exported, imported
@@ -123,3 +125,17 @@ async def test_pages_end_between_conversations(log: Log) -> None:
         found += [each.rated.answer for each in page]
         pages += 1
     assert (sorted(found), pages) == (sorted(names), 3)
+
+
+def test_the_blocks_of_a_message_are_text_for_trl() -> None:
+    found = {"type": "search_result", "title": "Tea", "content": [{"type": "text", "text": "A drink."}]}
+    asked = [{"role": "user", "content": [found, {"type": "text", "text": "What is tea?"}]}]
+    rated: Any = {
+        "messages": asked, "tools": [], "reply": SHORT, "reward": 1.0, "comment": None, "correction": None,
+        "worse": [], "opposed": [], "obstacle": None,
+    }  # fmt: skip
+    (example,) = example_lines("prompt_completion", rated, Counter())
+    (prompt,) = example.line["prompt"]
+    assert prompt["content"] == f"{json.dumps(found, separators=(',', ':'))}\nWhat is tea?"
+    (example,) = example_lines("sft", rated, Counter())
+    assert example.line["messages"] == [*asked, SHORT], "as the client sent it"
