@@ -38,19 +38,8 @@ SYSTEMS = (
 PROMPTS = ("messages", "contents", "input", "inputs", "question", "query", "prompt", "text", "content")
 """Members that hold the prompt in an object around it, in the order in which they are looked for."""
 ANSWERS = (
-    *(
-        "choices",
-        "candidates",
-        "generations",
-        "message",
-        "messages",
-        "output",
-        "outputs",
-        "answer",
-        "response",
-        "result",
-    ),
-    *("completion", "text", "content"),
+    *("choices", "candidates", "generations", "message", "messages", "output", "outputs"),
+    *("answer", "response", "result", "completion", "text", "content"),
 )
 ARGUMENTS = ("arguments", "args", "input")
 """Members that hold the arguments of a call: OpenAI's, LangChain's, the AI SDK's."""
@@ -70,15 +59,8 @@ def message_of(message: Any) -> Message:
     """Return a chat message. Raises Unusable."""
     if not isinstance(message, Mapping):
         raise Unusable("a message isn't an object")
-    inner = message.get("kwargs") or message.get("data")
-    if isinstance(inner, Mapping) and "content" in inner:
-        class_path = message.get("id")
-        class_name = class_path[-1] if isinstance(class_path, list) and class_path else message.get("type")
-        message = {
-            "type": class_name,
-            **{name: field for name, field in inner.items() if name not in ("type", "id")},
-        }
-    name = str(message.get("role") or message.get("from") or message.get("type"))
+    message = _unwrapped(message)
+    name = _role(message)
     if (role := ROLES.get(name)) is None:
         raise Unusable(f"a message has the role {name[:40]!r}")
     content = message.get("content", message.get("value"))
@@ -88,6 +70,23 @@ def message_of(message: Any) -> Message:
     if "tool_calls" in fields:
         fields["tool_calls"] = [_call(call) for call in _list(fields["tool_calls"])]
     return {"role": role, "content": content, **fields}
+
+
+def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message in an object of LangChain."""
+    inner = message.get("kwargs") or message.get("data")
+    if not isinstance(inner, Mapping) or "content" not in inner:
+        return message
+    class_path = message.get("id")
+    class_name = class_path[-1] if isinstance(class_path, list) and class_path else message.get("type")
+    return {
+        "type": class_name,
+        **{name: field for name, field in inner.items() if name not in ("type", "id")},
+    }
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    return str(message.get("role") or message.get("from") or message.get("type"))
 
 
 def _call(call: Any) -> dict[str, Any]:
@@ -145,8 +144,9 @@ def _is_item(message: Mapping[str, Any]) -> bool:
 
 def _of_blocks(message: Mapping[str, Any]) -> list[Any]:
     """Return the messages in a message of Anthropic or the AI SDK; an answer's texts are one text."""
+    message = _unwrapped(message)
     parts = _parts(message)
-    reply = ROLES.get(str(message.get("role"))) == "assistant"
+    reply = ROLES.get(_role(message)) == "assistant"
     if not parts or not (reply or any(part.get("type") in BLOCKS for part in parts)):
         return [message]
     role = "assistant" if reply else "user"

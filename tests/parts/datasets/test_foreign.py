@@ -147,6 +147,20 @@ def test_feedback_of_langsmith_is_about_the_llm_in_the_chain(path: Path) -> None
     assert not runs_only.lines and any("feedback_stats" in each for each in runs_only.left_out)
 
 
+def test_blocks_of_anthropic_in_langchain_s_messages_are_calls(path: Path) -> None:
+    rows = langsmith()
+    ai = rows[1]["outputs"]["generations"][0][0]["message"]["kwargs"]
+    thought, call = (
+        {"type": "thinking", "thinking": "Hm"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+    )
+    ai["content"] = [thought, {"type": "text", "text": "I look."}, call]
+    (answer,) = answers(read(path, *rows))
+    assert answer["reply"]["content"] == "I look."
+    assert answer["reply"]["reasoning_content"] == "Hm"
+    assert [each["function"]["name"] for each in answer["reply"]["tool_calls"]] == ["look"]
+
+
 def test_an_unknown_format_is_refused_with_those_that_there_are(path: Path) -> None:
     with pytest.raises(WrongUsage, match="no format 'csv' to import: expected one of jsonl, sft, dpo"):
         read_files([path], "csv", {})
