@@ -6,23 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Outcome = Literal["complete", "cut", "cancelled", "failed"]
-"""complete: the upstream's answer ended as it should (whatever its status code);
-cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
+"""complete: the upstream's answer ended as it should (whatever its status code); cut: the upstream broke off;
+cancelled: the client went away; failed: no answer came at all."""
 
 Scope = Literal["completion", "turn", "conversation"]
 Fault = Literal[
     "incomplete", "error", "withheld", "unknown_end", "no_text", "own_prompt", "echo", "suffix",
     "credential", "other_prompt", "not_teaching",
 ]  # fmt: skip
-"""Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; withheld: a
-filter or a refusal ended it; unknown_end: for a reason that isn't in ``surfaces/ends.py``; no_text: no
-reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, context); echo: the
-reply holds the prompt; suffix: the model filled a gap;
-credential: the exchange or the feedback holds a key or a token, and log.scrub is on; other_prompt: it was only
-preferred over an answer to another prompt; not_teaching: a further upstream gave it, without ``teaches``."""
+"""Why nothing can be learnt from an answer; ``log.faults.FAULTS`` has the words."""
 Source = Literal["human", "environment", "judge", "implicit", "duel"]
 """duel: a preference of somebody who didn't know which version gave which answer."""
-
 
 LIKERT = {"1": "Terrible", "2": "Poor", "3": "Okay", "4": "Good", "5": "Excellent"}
 """The points of a Likert rating, as they are typed, and what they mean."""
@@ -177,7 +171,6 @@ class Choice:
     finish_reason: str | None
     reply: dict[str, Any]
     rating: float | None = None
-    """As of a completion."""
     prompt: Any = None
     """Content of the prompt that it answers, if that is another one than the first choice answers."""
 
@@ -243,11 +236,11 @@ class Completion(NamedTuple):
         for choice in self.choices if index else ():
             if choice.index == index:
                 end = self.ended._replace(finish_reason=choice.finish_reason)
-                own = self._replace(reply=choice.reply, ended=end)
-                if choice.prompt is None:
-                    return own
-                text = choice.prompt if isinstance(choice.prompt, str) else ""
-                return own._replace(messages=({"role": "user", "content": choice.prompt},), prompt=text)
+                own: dict[str, Any] = {}
+                if choice.prompt is not None:
+                    text = choice.prompt if isinstance(choice.prompt, str) else ""
+                    own = {"messages": ({"role": "user", "content": choice.prompt},), "prompt": text}
+                return self._replace(reply=choice.reply, ended=end, **own)
         return self
 
 

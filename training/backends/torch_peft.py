@@ -52,7 +52,7 @@ from burnish.training.backends.torch_device import (
     quantization,
     training_device,
 )
-from burnish.training.backends.torch_logits import draw, group_logps, token_logps
+from burnish.training.backends.torch_logits import draw, group_logps, sampled_together, token_logps
 from burnish.training.backends.torch_names import PREFIX, loadable, stored_names
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
@@ -60,8 +60,6 @@ from burnish.training.objectives import Batch, diagnose, loss_named, step_metric
 from burnish.training.phases import Watch, unwatched
 from burnish.training.rendering import Rendered, Renderer
 
-# Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.
-CACHED_TOKENS = 4096
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
 
@@ -167,7 +165,7 @@ class TorchPeftBackend:
         greedy: bool = False,
     ) -> list[Sampled]:
         replies, ends = tries.drawn(), self.renderer.end_ids
-        groups = _sampled_together([len(prompt) for prompt in prompts], limits)
+        groups = sampled_together([len(prompt) for prompt in prompts], limits)
         with self._acting(policy), torch.no_grad():
             for number, places in enumerate(self.watch(groups)):
                 if replies.keys() >= {*places}:
@@ -357,14 +355,6 @@ def _projections(replies: int, matrices: Sequence[Tensor]) -> list[Tensor | None
         (torch.randint(0, 2, (rank, count), generator=dice) * 2.0 - 1).to(matrix.device)
         for matrix in matrices
     ]
-
-
-def _sampled_together(lengths: Sequence[int], limits: Sequence[int]) -> list[list[int]]:
-    """Group places of prompts, similar limits and lengths together, so that a group's cache stays small."""
-    order = sorted(range(len(lengths)), key=lambda place: (limits[place], lengths[place]))
-    width = max(lengths, default=1) + max(limits, default=0)
-    rows = max(1, CACHED_TOKENS // width)
-    return [order[start : start + rows] for start in range(0, len(order), rows)]
 
 
 def _groups(model: Any, config: Hyperparameters) -> list[dict[str, Any]]:

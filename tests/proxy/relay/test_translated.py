@@ -383,7 +383,7 @@ async def test_an_answer_whose_end_comes_while_its_beginning_is_translated_is_wh
             assert (await here.ask(name, WEATHER, stream=True)).text == "word " * 1000
 
 
-ENDS = {
+ENDS: dict[str, dict[str, Any]] = {
     "an error in the choice": {
         "finish_reason": "stop",
         "error": {"code": 502, "message": "the worker is gone"},
