@@ -148,5 +148,7 @@ def _contents(prompt: Any) -> list[Any]:
 
 def _as_chat(choice: Json) -> Json:
     """Convert a choice, or a delta, to a chat completion's."""
-    message = {"content": choice["text"]} if isinstance(choice.get("text"), str) else {}
+    if not isinstance(choice.get("text"), str):
+        return choice  # the end of a stream; or a server that sends chat's
+    message = {"content": choice["text"]}
     return {**choice, "message": message, "delta": message}

@@ -21,11 +21,15 @@ ENDS: dict[str, End] = {
     "function_call": "whole",
     "stop_sequence": "stopped",
     "pause_turn": "stopped",
+    "compaction": "stopped",
+    "load": "stopped",
+    "unload": "stopped",
     "length": "length",
     "content_filter": "withheld",
     "error": "failed",
 }
-"""Reason as the log keeps it. eos: ``stop``, and the engine says that it met none of the request's stop strings."""
+"""Reason as the log keeps it. eos: ``stop``, and the engine says that it met none of the request's stop strings.
+(un)load: Ollama answered a request that asked nothing."""
 
 CHAT = {
     # OpenAI, API reference: the finish_reason of chat completions
@@ -50,9 +54,10 @@ CHAT = {
         "error_toxic": "content_filter",
     },
     **{"error_limit": "length", "user_cancel": "error", "timeout": "error"},
-    # Z.ai and DeepSeek, API references: finish_reason; Azure's and Bedrock's guardrails
+    # Z.ai and DeepSeek, API references: finish_reason; AWS, Bedrock Converse: StopReason
     **{"sensitive": "content_filter", "network_error": "error", "insufficient_system_resource": "error"},
     **{"content_filtered": "content_filter", "guardrail_intervened": "content_filter"},
+    **{"malformed_model_output": "error", "malformed_tool_use": "error"},
     # OpenRouter, "Errors"; vLLM and SGLang: requests that were aborted; AI SDK: LanguageModelFinishReason
     **{"error": "error", "abort": "error", "aborted": "error", "cancelled": "error", "canceled": "error"},
     **{"tool-calls": "tool_calls", "content-filter": "content_filter"},
@@ -65,6 +70,7 @@ MESSAGES = {
     "model_context_window_exceeded": "length",
     "stop_sequence": "stop_sequence",
     "pause_turn": "pause_turn",
+    "compaction": "compaction",
     "refusal": "content_filter",
 }
 RESPONSES = {
@@ -96,20 +102,20 @@ REASONS = {name: reason for table in FORMATS for name, reason in table.items()}
 EOS = ("eos", "eos_token", "eosFound")
 STOPS = frozenset({"stop_reason", "matched_stop"})
 """Members of a choice: null at the end of the turn (vLLM), or its token (SGLang), or the string that was met."""
-UNSAID = "finish_reason_unspecified"
-"""Gemini's name for nothing."""
+UNSAID = ("", "null", "finish_reason_unspecified")
+"""DashScope's and Gemini's names for nothing."""
 
 
 def reason_of(wire: Any) -> str | None:
     """Return a reason as the log keeps it; an unknown one as it came; None if there is none."""
-    if not isinstance(wire, str) or not wire or wire.lower() == UNSAID:
+    if not isinstance(wire, str) or wire.lower() in UNSAID:
         return None
     return REASONS.get(wire.lower(), wire)
 
 
 def end_of(reason: str | None) -> End:
-    """Return how an answer ended, by the reason as the log keeps it."""
-    return ENDS.get(reason or "", "unknown")
+    """Return how an answer ended, by the reason as the log keeps it, or kept it before there were the tables."""
+    return ENDS.get(reason_of(reason) or "", "unknown")
 
 
 def finished(reason: str | None, params: Mapping[str, Any] | None = None) -> bool:
@@ -133,7 +139,8 @@ class ChoiceEnd(NamedTuple):
     failure: str | None = None
     """Why it failed, in words."""
     own: bool = False
-    """Whether the engine says that it met none of the request's stop strings."""
+    """Whether the engine says that it met none of the request's stop strings.
+(un)load: Ollama answered a request that asked nothing."""
 
 
 GOES_ON = ChoiceEnd()

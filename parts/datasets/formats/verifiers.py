@@ -12,6 +12,7 @@ from typing import Any
 import burnish
 from burnish.parts.datasets.tracks import Step, TrackStep, nonempty, token_prefix, tracks
 from burnish.proxy.messages import text_of
+from burnish.proxy.surfaces.ends import end_of
 
 TRACE_VERSION = 1
 FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
@@ -122,7 +123,8 @@ def _sampled(track_step: TrackStep, parent: int | None, token_count: int) -> Jso
 def _call(step: Step, node: int) -> Json:
     counts = step["prompt_tokens"], step["completion_tokens"]
     usage = {"prompt_tokens": counts[0], "completion_tokens": counts[1]} if None not in counts else None
-    reason = step["finish_reason"] if step["finish_reason"] in FINISH_REASONS else None
+    reason = "stop" if end_of(step["finish_reason"]) in ("whole", "stopped") else None
+    reason = step["finish_reason"] if step["finish_reason"] in FINISH_REASONS else reason
     time = {"start": step["created_at"], "end": step["created_at"] + step["total_s"]}
     call = {"node": node, "model": step["model"], "endpoint": "/chat/completions", "time": time}
     return call | nonempty(finish_reason=reason, usage=usage)

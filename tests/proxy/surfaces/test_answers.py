@@ -77,13 +77,10 @@ async def differing_in(client: httpx.AsyncClient, answer: Json) -> Json:
     if "usable" in right:
         rating = {"completion_id": completion_id, "rating": "good"}
         rated = (await client.post("/v1/feedback", json=rating)).json()
-        exported = {
-            each["id"]: each["obstacle"] for each in (await client.get("/burnish/rated")).json()["data"]
-        }
-        read |= {"usable": rated["usable"], "exported": exported[completion_id] is None}
-        read["why"] = (
-            right["why"] if (why := right.setdefault("why", "")) in str(rated["reason"]) else rated["reason"]
-        )
+        rows = (await client.get("/burnish/rated", params={"limit": 100})).json()["data"]
+        (obstacle,) = [row["obstacle"] for row in rows if row["id"] == completion_id]
+        read |= {"usable": rated["usable"], "exported": obstacle is None, "why": rated["reason"]}
         right["exported"] = right["usable"]
-        assert why or rated["reason"] is None or not rated["usable"]
+        if right.setdefault("why", None) and right["why"] in str(rated["reason"]):
+            read["why"] = right["why"]
     return {key: [right[key], is_read] for key, is_read in read.items() if right[key] != is_read}

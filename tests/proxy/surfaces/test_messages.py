@@ -241,3 +241,8 @@ def test_any_message_can_be_cut_from_a_body(items: list[Any]):
     for cut in (index for index in every if request.messages[index]["role"] != "tool" and len(every) > 1):
         left = messages.read(messages.without({"messages": items}, request, {cut})).messages
         assert left == [request.messages[index] for index in every if index != cut]
+
+
+@pytest.mark.parametrize("status", [503, 529])
+def test_an_overload_has_anthropics_own_name(status: int) -> None:
+    assert messages.error_of(status, "Overloaded")["error"]["type"] == "overloaded_error"

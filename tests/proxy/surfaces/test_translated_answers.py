@@ -26,7 +26,10 @@ def translated(surface: Translatable, answer: Json) -> Reply:
     sent = [*writer.begin()]
     for pieces in [*(reader.feed(frame.encode()) for frame in answer["frames"]), reader.close()]:
         sent += [event for piece in pieces for event in writer.take(piece)]
-    sent += writer.fail(reader.error) if reader.error else writer.end(reader.finish_reason, reader.usage)
+    if reader.error:
+        sent += writer.fail(reader.error)
+    elif reader.ended:
+        sent += writer.end(reader.finish_reason, reader.usage)
     return surface.reassemble(sent, writer.content_type, "")
 
 
