@@ -402,7 +402,7 @@ async def test_an_answer_that_failed_is_an_error_to_the_client_too(
     dialect = DIALECTS[name]
     async with world(tmp_path) as here:
         for what, end in ENDS.items():
-            half = {"index": 0, "delta": {"content": "On the nor"}, "finish_reason": None}
+            half: Json = {"index": 0, "delta": {"content": "On the nor"}, "finish_reason": None}
             events = [{**half}, {"index": 0, "delta": {}, **end}]
             streamed = b"".join(b"data: %b\n\n" % orjson.dumps({"choices": [event]}) for event in events)
             whole = orjson.dumps({"choices": [{**half, "message": half["delta"], **end}]})
