@@ -20,6 +20,7 @@ import orjson
 
 from burnish.proxy.log.credentials import holds_credential
 from burnish.proxy.messages import of_a_person, part_text
+from burnish.proxy.surfaces.deltas import BESIDE_THE_TEXT
 
 Value = TypeVar("Value")
 
@@ -212,6 +213,8 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
         words = content.strip()  # as in most
         return role, [words] if words else [], []
     for part in content if isinstance(content, list) else [content]:
+        if role == "assistant" and isinstance(part, dict) and part.get("type") in BESIDE_THE_TEXT:
+            continue  # of replies the log keeps them in members of their own
         text = part_text(part)
         if text is None:
             pieces += [_unmarked(part)] if part not in EMPTY else []

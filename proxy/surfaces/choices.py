@@ -42,13 +42,10 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
     if not isinstance(parsed, dict):
         return unread(body)
     merger = ChoiceMerger()
-    choices = [as_chat(choice) for choice in objects(parsed.get("choices"))]
-    for choice in choices:
+    for choice in map(as_chat, objects(parsed.get("choices"))):
         merger.whole(choice)
     error = as_text(body) if error_in(parsed) else merger.error
-    # The first piece of a stream isn't an answer.
-    pieces = [choice for choice in choices if "delta" in choice and "message" not in choice]
-    whole = not pieces or merger.finished
+    whole = not merger.in_pieces or merger.finished  # the first piece of a stream isn't an answer
     return _reply(merger, merger.choices(), parsed.get("id"), parsed.get("usage"), error, complete=whole)
 
 
@@ -158,7 +155,8 @@ class ChoiceMerger:
     def __init__(self) -> None:
         self._choices: dict[int, Json] = {}
         self._growing: dict[int, tuple[Deltas, Calls, Call]] = {}
-        self._in_pieces = False
+        self.in_pieces = False
+        """Whether any choice came as a piece of a stream."""
         self.error: str | None = None
         """Why a choice failed."""
         self.own_end = True
@@ -171,18 +169,21 @@ class ChoiceMerger:
     def choices(self) -> list[Json]:
         """Return the choices with a message, by index."""
         replies = [self._choices[index] for index in sorted(self._choices) if self._choices[index]["message"]]
-        return [self._joined(choice) if self._in_pieces else choice for choice in replies]
+        return [self._joined(choice) if self._growing else choice for choice in replies]
 
     def whole(self, choice: Json) -> None:
         """Add a choice of an answer that wasn't streamed."""
         message = choice.get("message")
-        message = message if isinstance(message, dict) else choice.get("delta")
+        if not isinstance(message, dict):
+            self.in_pieces, message = "delta" in choice, choice.get("delta")
         calls = isinstance(message, dict) and message.get("tool_calls")
         if calls and len(objects(calls)) > MOST_CALLS:
             raise TooMuch(TOO_MANY_CALLS)
         merged = self._at(choice)
         if isinstance(message, dict):
-            merged["message"] = with_parts({"role": "assistant", **plain(message)})
+            merged["message"] = said = {"role": "assistant", **message}
+            if not isinstance(message.get("content"), str):
+                merged["message"] = with_parts(plain(said))
             if calls:
                 _without_indexes(calls)
         self._end(merged, choice)
@@ -190,7 +191,7 @@ class ChoiceMerger:
             merged["logprobs"] = choice["logprobs"]
 
     def delta(self, choice: Json) -> None:
-        self._in_pieces = True
+        self.in_pieces = True
         merged = self._at(choice)
         self._end(merged, choice)
         if isinstance(choice.get("logprobs"), dict):

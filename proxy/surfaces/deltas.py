@@ -22,6 +22,7 @@ THOUGHTS = ("thinking", "reasoning")
 """Kinds of parts, and their members, that are thoughts."""
 NOTES = ("reference", "citation", "citations")
 """Kinds of parts that say where a text is from."""
+BESIDE_THE_TEXT = (*THOUGHTS, *NOTES)
 OTHER_PARTS = "parts"
 """Member of a delta: the parts that are neither text nor thoughts."""
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -254,3 +255,19 @@ async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
             await getattr(session, name)(*arguments)
         await session.rate_in_chat()
         await session.check_next_turns()
+
+
+@pytest.mark.parametrize("beside", ["thinking", "reference"])
+async def test_an_answer_in_parts_is_known_again_when_the_client_sends_the_parts(
+    tmp_path: Path, beside: str
+) -> None:
+    """As Mistral's models answer, and its SDK sends the answer back."""
+    part = {"type": beside, beside: [{"type": "text", "text": "Hm."}]}
+    said = {"role": "assistant", "content": [part, {"type": "text", "text": "Rain."}]}
+    choice = {"index": 0, "message": said, "finish_reason": "stop"}
+    asked: list[dict[str, Any]] = [{"role": "user", "content": "Weather?"}]
+    async with behind(tmp_path, reply(orjson.dumps({"id": "c", "choices": [choice]}))) as (client, _):
+        await client.post("/v1/chat/completions", json={"model": "m", "messages": asked})
+        asked += [said, {"role": "user", "content": "/rl good"}]
+        rated = await client.post("/v1/chat/completions", json={"model": "m", "messages": asked})
+    assert "rated good – “Rain.”" in rated.text
