@@ -16,6 +16,7 @@ from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.records import RatedCompletion
+from burnish.proxy.surfaces.items import held
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import LeftOut, rendered
@@ -70,6 +71,15 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ),
     ({"messages": ({"role": "user", "content": PICTURED},)}, "images, audio or files"),
     ({"reply": said(PICTURED)}, "images, audio or files"),
+    ({"messages": (held("conv_x"), {"role": "user", "content": "Hi"})}, "the history is with the upstream"),
+    (
+        {"reply": said([{"type": "server_tool_use"}, {"type": "text", "text": "Hi."}])},
+        "tools that the provider runs",
+    ),
+    (
+        {"messages": ({"role": "user", "content": [{"type": "tokens", "tokens": [1]}]},)},
+        "token ids, not text",
+    ),
     ({"reply": said("", tool_calls=[CALL])}, "the chat template does not write tool calls"),
 ]
 
@@ -87,6 +97,20 @@ def test_other_languages_come_through_whole(renderer: Renderer, text: str) -> No
     found = rendered(sample(messages=({"role": "user", "content": text},), reply=said(text)), renderer, 2048)
     assert renderer.text(found.reply) == text
     assert text in renderer.text(found.prompt)
+
+
+def test_blocks_are_read_as_an_engine_gets_them_and_thoughts_are_not(renderer: Renderer) -> None:
+    found = {"type": "search_result", "title": "Tea", "content": [{"type": "text", "text": "A drink."}]}
+    thought = {"type": "reasoning", "text": "Hm, tea."}
+    asked = ({"role": "user", "content": [found]}, said([thought, {"type": "text", "text": "Tea?"}]))
+    read = rendered(
+        sample(messages=asked, reply=said([thought, {"type": "text", "text": "Yes."}])), renderer, 2048
+    )
+    prompt = renderer.text(read.prompt)
+    assert '{"type":"search_result","title":"Tea"' in prompt
+    assert "Tea?" in prompt
+    assert "Hm" not in prompt
+    assert renderer.text(read.reply) == "Yes."
 
 
 def test_a_reply_after_tool_calls_is_learnt(renderer: Renderer) -> None:
