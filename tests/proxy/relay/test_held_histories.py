@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.inprocess import behind, logged
 from tests.support.responses import call, events, message, reasoning, response, sse
-from tests.support.upstream import Received, Upstream, reply, stream
+from tests.support.upstream import Received, Upstream, in_turn, reply, stream
 
 Json = dict[str, Any]
 
@@ -215,12 +215,15 @@ async def test_a_cache_at_google_is_held_there(tmp_path: Path) -> None:
 
 async def test_an_id_of_several_items_and_one_of_another_caller_name_nothing(tmp_path: Path) -> None:
     """Some servers number the items of each answer anew."""
-    async with behind(tmp_path, reply(orjson.dumps(response(message("Yes."))))) as (http, _):
-        for question in ("Tea?", "Coffee?"):
-            await http.post("/v1/responses", json={"model": "m", "input": question})
+    said = [message("Yes."), message("Yes."), message("Sure.", name="msg_2"), message("No."), message("Hm.")]
+    answers = [reply(orjson.dumps(response(each))) for each in said]
+    async with behind(tmp_path, in_turn(*answers)) as (http, _):
         named = [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "Sure?"}]
-        made = await http.post("/v1/responses", json={"model": "m", "input": named})
-        assert await rated(http, made.headers["x-burnish-completion-id"]) == (False, HELD)
+        usable = []
+        for question in ("Tea?", "Tea?", named, "Coffee?", named):
+            made = await http.post("/v1/responses", json={"model": "m", "input": question})
+            usable.append(await rated(http, made.headers["x-burnish-completion-id"]))
+        assert usable == [(True, None)] * 4 + [(False, HELD)], "a cache repeats an answer, with its ids"
     async with world(tmp_path / "other", [message("Secret.")]) as (http, _):
         eve = {"x-burnish-user": "eve"}
         first = (await http.post("/v1/responses", json={"model": "m", "input": "Hi."}, headers=eve)).json()
