@@ -38,14 +38,16 @@ from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
-from burnish.proxy.surfaces.lenient import Undecodable, decode
+from burnish.proxy.surfaces.lenient import Undecodable, decode, object_in
 from burnish.proxy.surfaces.paths import SHOW
-from burnish.proxy.surfaces.responses_stream import final_response
+from burnish.proxy.surfaces.sse import JsonEvents, is_streamed
 from burnish.system.apart import LARGE_BYTES, WorkerProcess
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
 
+FINAL = ("completed", "incomplete", "failed", "cancelled")
+"""States of a response that no longer changes."""
 RESPONSE = re.compile(r".*/responses/(?P<id>[^/]+)(?P<cancelled>/cancel)?/?")
 
 Naming = Callable[[Target, bytes], tuple[bytes, bytes]]
@@ -214,3 +216,21 @@ class PassthroughRelay:
             tunnel.agree(response.headers)
             ended = await carry(tunnel, response.switched, self._config.idle_timeout_s)
             call.record.carried(tunnel, response.switched, ended=ended)
+
+
+def final_response(body: bytes, content_type: str, encoding: str, *, resumed: bool) -> bytes | None:
+    """Return the response in the body of an answer, as JSON; None if it is still being made, or isn't there whole.
+
+    ``resumed``: the stream began in its middle, so only its last event can hold the whole. Raises Undecodable.
+    """
+    body = decode(body, encoding)
+    if not is_streamed(body, content_type):
+        response = object_in(body)
+        return body if response and response.get("status") in FINAL else None
+    for _, event in reversed([*JsonEvents(body)]):
+        response = event.get("response") if isinstance(event, dict) else None
+        if isinstance(response, dict) and response.get("status") in FINAL:
+            if response.get("output") or response["status"] != "completed":
+                return orjson.dumps(response)
+            return None if resumed else body
+    return None

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import orjson
-
-from burnish.proxy.surfaces.lenient import Json, decode, error_in, object_in, objects
-from burnish.proxy.surfaces.sse import JsonEvents, NotPlain, is_streamed, plain_objects
+from burnish.proxy.surfaces.lenient import Json, error_in, objects
+from burnish.proxy.surfaces.sse import JsonEvents, NotPlain, plain_objects
 
 LAST = ("response.completed", "response.incomplete", "response.failed")
 
@@ -195,25 +193,3 @@ def _name(name: Any) -> Any:
 def _index(event: Json, name: str) -> int:
     index = event.get(name)
     return index if isinstance(index, int) else 0
-
-
-FINAL = ("completed", "incomplete", "failed", "cancelled")
-"""States of a response that no longer changes."""
-
-
-def final_response(body: bytes, content_type: str, encoding: str, *, resumed: bool) -> bytes | None:
-    """Return the response in the body of an answer, as JSON; None if it is still being made, or isn't there whole.
-
-    ``resumed``: the stream began in its middle, so only its last event can hold the whole. Raises Undecodable.
-    """
-    body = decode(body, encoding)
-    if not is_streamed(body, content_type):
-        response = object_in(body)
-        return body if response and response.get("status") in FINAL else None
-    for event in reversed([event for _, event in JsonEvents(body) if isinstance(event, dict)]):
-        response = event.get("response")
-        if isinstance(response, dict) and response.get("status") in FINAL:
-            if objects(response.get("output")) or response["status"] != "completed":
-                return orjson.dumps(response)
-            return None if resumed else body
-    return None
