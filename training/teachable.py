@@ -84,5 +84,12 @@ OWN = frozenset({*THOUGHTS, "refusal"})
 def _parts(message: Message) -> list[Any]:
     """Return the parts of a message, its items, and the media beside its content."""
     lists = [content for name in ("content", "items") if isinstance(content := message.get(name), list)]
-    beside = [{"type": name} for name in MEDIA if message.get(name)]
+    beside = [{"type": name} for name in MEDIA if message.get(name) and not _in_words(message, name)]
     return [*(part for parts in lists for part in parts), *beside]
+
+
+def _in_words(message: Message, name: str) -> bool:
+    """True of audio without sound, if its words stand in the content."""
+    audio = message[name]
+    silent = name == "audio" and isinstance(audio, Mapping) and not audio.get("data")
+    return silent and bool(text_of(message).strip())

@@ -134,6 +134,10 @@ CASES: dict[str, tuple[tuple[str, Json, Json], str | None]] = {
     "audio of an earlier answer": (
         chat({"content": CAPE}, {"role": "assistant", "audio": {"id": "audio_1"}}), MEDIA
     ),
+    "audio that only says again what the text says": (
+        chat({"content": CAPE, "audio": {"id": "audio_1", "transcript": CAPE}}), None
+    ),
+    "audio beside text": (chat({"content": CAPE, "audio": {"id": "audio_1", "data": "AAAA"}}), MEDIA),
     "a file": (
         messages(("user", [{"type": "document", "source": {"type": "base64", "data": "JVBE"}}, text("?")])), MEDIA
     ),
