@@ -208,3 +208,16 @@ def test_a_llama_that_transformers_takes_for_a_mistral_has_no_window(tmp_path: P
 def test_a_factor_of_no_scaling_means_nothing(tmp_path: Path) -> None:
     config = completed(tmp_path, "llama", LINEAR | {"rope.scaling.type": "none"})
     assert config.rope_parameters == {"rope_type": "default", "rope_theta": 1e4}
+
+
+def test_a_file_may_list_several_ends(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "base.gguf", "gemma3")
+    writer.add_eos_token_id(1)
+    writer.add_eot_token_id(106)
+    tiny_gguf.finish(writer)
+    assert read_gguf(tmp_path / "base.gguf").ends == [1, 106]
+    assert read_gguf(tiny_gguf.write(tmp_path / "none.gguf", Shape("llama"), {})).ends == []
+
+
+def test_prepared_weights_list_the_ends_of_their_file(tiny_weights: Path) -> None:
+    assert json.loads((tiny_weights / "generation_config.json").read_text())["eos_token_id"] == [2]
