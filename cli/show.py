@@ -73,7 +73,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
                 + (f"; {ratings['pairs']} corrections and preferences" if ratings["pairs"] else ""),
             )
         )
-        for line in filter(None, (left_out(learner), prompts_compared(learner["prompts"]))):
+        for line in filter(None, (left_out(learner), prompts_compared(learner.get("prompts")))):
             lines.append(("", escape(line)))
     if window := state["engine"].get("window"):
         requests = f"{window['parallel']} requests at a time, each of up to {window['context']:,} tokens"

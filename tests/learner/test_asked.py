@@ -287,3 +287,32 @@ async def test_calls_are_taught_as_the_model_wrote_them(sides: dict[str, Side]) 
 def made_by(completion: Completion, call: Json) -> Completion:
     reply = {"role": "assistant", "content": None, "tool_calls": [call]}
     return completion._replace(reply=reply, messages=({"role": "user", "content": "Fix it."},), params={})
+
+
+@pytest.mark.parametrize(
+    ("params", "template"),
+    [
+        ({}, {}),
+        ({"continue_final_message": True}, {"continue_final_message": True}),
+        ({"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+        ({"chat_template_kwargs": {"enable_thinking": False, "tools": []}}, {"enable_thinking": False}),
+        ({"chat_template_kwargs": "odd"}, {}),
+    ],
+)
+async def test_other_engines_get_what_the_request_names(params: Json, template: Json) -> None:
+    asked = (
+        RequestFacts(0.0, "chat", "m", "local"),
+        Answerer("http://127.0.0.1:1", "m"),
+        CompletionEnd("complete", 1.0),
+    )
+    messages = (*HELLO, {"role": "assistant", "content": "It is"})
+    made = as_asked(Completion("cmpl_1", *asked, messages=messages, params=params), "vllm")
+    assert (made.messages, made.params[TEMPLATE]) == (messages, template)
+
+
+async def test_a_record_that_nobody_can_translate_stays_as_it_is() -> None:
+    served = Answerer("http://127.0.0.1:1", "m", in_chat=True)
+    asked = RequestFacts(0.0, "responses", "m", "local"), served, CompletionEnd("complete", 1.0)
+    odd = {"tools": "none", "other_tools": 3, "reasoning": [], "background": True}
+    made = as_asked(Completion("cmpl_1", *asked, messages=tuple(HELLO), params=odd), "vllm")
+    assert made.messages == tuple(HELLO)

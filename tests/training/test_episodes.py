@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.training.compared import DIFFERENT
 from burnish.training.dataset import LeftOut
 from burnish.training.episodes import ALIKE, ALONE, WORSE, valued, worths
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, Objective
+from burnish.training.job import Episode, EpisodeStep, Hyperparameters, JobDirectory, Objective, PromptRead
 from burnish.training.loop import train
 from tests.support.jobs import Base, context, job_spec, sample
 from tests.training.test_stages import MUCH, shift
@@ -132,6 +133,16 @@ def test_captured_tokens_are_learnt_as_the_engine_saw_them(tmp_path: Path, tiny:
     ]
     result = train(job_of(tmp_path / "job", tiny, episodes))
     assert result.good == result.bad == 1
+
+
+def test_a_step_whose_prompt_the_engine_read_otherwise_is_left_out(tmp_path: Path, tiny: Base) -> None:
+    read = PromptRead(format="chat", tokens=1)
+    episodes = [
+        Episode(rollout=name, group="g", reward=reward, steps=(step(name), step(f"{name}.1", read=read)))
+        for name, reward in (("a", 1.0), ("b", -1.0))
+    ]
+    result = train(job_of(tmp_path / "job", tiny, episodes))
+    assert (result.good, result.bad, result.left_out) == (1, 1, {DIFFERENT: 2})
 
 
 def test_an_objective_for_ratings_is_refused(tmp_path: Path, tiny: Base) -> None:
