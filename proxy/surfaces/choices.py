@@ -69,13 +69,23 @@ def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
             complete = True
             continue
         response_id = response_id or chunk.get("id")
-        usage = chunk.get("usage") or usage
+        usage = chunk.get("usage") or usage or _timed(chunk.get("timings"))
         error = error or error_in(chunk) or event_error
         for choice in map(as_chat, objects(chunk.get("choices"))):
             merger.delta(choice)
     choices = [storable(choice) for choice in merger.choices()]
     ended = complete or merger.finished
     return _reply(merger, choices, response_id, usage, error or merger.error, complete=ended)
+
+
+def _timed(timings: Any) -> Json | None:
+    """Return the counts of llama.cpp, which also tells them in a stream that was to have no ``usage``."""
+    names = ("cache_n", "prompt_n", "predicted_n")
+    counts: list[Any] = [timings.get(name) for name in names] if isinstance(timings, dict) else []
+    if not counts or not all(type(count) is int for count in counts):
+        return None
+    cached, read, made = counts
+    return {"prompt_tokens": cached + read, "completion_tokens": made}
 
 
 def _plain_chunks(body: bytes) -> Iterator[Chunk]:

@@ -116,6 +116,17 @@ async def sides(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
         }
 
 
+@pytest.mark.parametrize("name", ["embedded", "llama-server"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+async def test_streams_are_counted_though_nobody_asked_for_usage(
+    sides: dict[str, Side], name: str, path: str
+) -> None:
+    for messages in (HELLO, [*HELLO, {"role": "assistant", "content": "Yes"}, *HELLO]):
+        await sides[name].check(
+            path, {"model": "default", "messages": messages, "max_tokens": 2, "stream": True}
+        )
+
+
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 @pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
 @pytest.mark.parametrize("name", ["embedded", "llama-server"])

@@ -45,6 +45,23 @@ def test_a_stream_and_a_whole_answer_give_the_same_message():
     assert whole.usage == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
+@pytest.mark.parametrize(
+    ("timings", "more", "prompt"),
+    [
+        ({"cache_n": 5, "prompt_n": 3, "predicted_n": 2}, {}, 8),
+        ({"cache_n": 5, "prompt_n": 3, "predicted_n": 2}, {"usage": USAGE}, USAGE["prompt_tokens"]),
+        ({"prompt_n": 3, "predicted_n": 2}, {}, None),
+        ([], {}, None),
+    ],
+    ids=["without usage", "usage goes first", "an old server", "odd"],
+)
+def test_llama_cpp_counts_a_stream_that_was_to_have_no_usage(
+    timings: Any, more: dict[str, Any], prompt: int | None
+):
+    usage = streamed(chunk({"content": "Hi"}), chunk({}, "stop", timings=timings, **more), DONE).usage
+    assert (usage or {}).get("prompt_tokens") == prompt
+
+
 def test_reasoning_and_refusal_are_kept_beside_the_content():
     reply = streamed(
         chunk({"role": "assistant", "content": None, "reasoning_content": "let "}),
