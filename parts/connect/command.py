@@ -226,6 +226,6 @@ def _list(config: Config) -> None:
     table = Table("agent", "", "connected", "to rate, type", box=None)
     for agent in AGENTS.values():
         recorded = connection.recorded(_record(config, agent)) and not agent.imports
-        connected = "yes" if recorded or _remote_record(config, agent).exists() else ""
+        connected = "yes" if recorded or _remote_record(config, agent).exists() else "no"
         table.add_row(agent.name, agent.title, connected, agent.rating)
     console.print(table)
