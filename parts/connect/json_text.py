@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 Key = str | int
@@ -19,6 +20,7 @@ END = -1
 COMMENT = re.compile(r"//[^\n\r]*|/\*.*?\*/", re.DOTALL)
 SPACE = re.compile(rf"(?:[\s\ufeff]|{COMMENT.pattern})*", re.DOTALL)
 REST_OF_LINE = re.compile(rf"[ \t]*(?:{COMMENT.pattern})?[ \t]*(?=[\r\n])", re.DOTALL)
+LINE_END = re.compile(r"[ \t]*\r?\n")
 BLANK_BEFORE = re.compile(r"\s*\Z")
 INDENT = re.compile(r"[ \t]*\Z")
 DEFAULT_INDENT = "  "
@@ -33,6 +35,7 @@ WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 NUMBER = re.compile(r"[+-]?(?:0[xX](?P<hex>[0-9a-fA-F]+)|Infinity|NaN|[0-9.][0-9a-zA-Z.+-]*)")
 MOST_DEPTH = 200
 """Of values in values, as no settings have."""
+_decoder = json.JSONDecoder()
 
 
 class _Child(NamedTuple):
@@ -114,7 +117,7 @@ def _removed_beside_comments(text: str, before: int, child: _Child, *, last: boo
     blank = BLANK_BEFORE.search(head)
     assert blank  # it matches anything
     # A line of its own goes as a whole. Behind a comment its line end must stay.
-    line_end = re.compile(r"[ \t]*\r?\n").match(text, end)
+    line_end = LINE_END.match(text, end)
     if "\n" not in blank[0]:
         head = head[: blank.start()]
     elif line_end and not kept.strip():
@@ -229,6 +232,9 @@ def _demanded(text: str, at: int, sign: str) -> int:
 
 def _value_at(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """Return the value that begins somewhere, and where it ends. Raises ValueError, IndexError (the text ends)."""
+    if text[at] in '{["':
+        with suppress(json.JSONDecodeError, RecursionError):  # most is plain JSON, and read fast
+            return _decoder.raw_decode(text, at)
     if text[at] in "{[":
         children, end = _container(text, at, depth)
         if text[at] == "{":
