@@ -77,7 +77,7 @@ def _demand_verdict(run: Run) -> None:
 
 def described(run: Run) -> str:
     """Return the phase of a run with its counter, its latest step and how long it still takes."""
-    return " · ".join(filter(None, (_phase(run), _step(run), _eta(run))))
+    return " · ".join(filter(None, (_phase(run), _of_all(run), _step(run), _eta(run))))
 
 
 def phase_of(run: Run) -> tuple[str, int | None, int]:
@@ -124,7 +124,7 @@ def _bar() -> Iterator[Show]:
             over(run)
             phase, total, count = phase_of(run)
             loss = f"loss {run['step']['loss']:+.3f}" if _step(run) else ""
-            note = "  ".join(filter(None, (loss, _eta(run))))
+            note = "  ".join(filter(None, (_of_all(run), loss, _eta(run))))
             bars.update(bar, description=phase, total=total, completed=count, note=note)
 
         yield show
@@ -215,6 +215,11 @@ def _phase(run: Run) -> str:
     return phase if total is None else f"{phase} {count}/{total}"
 
 
+def _of_all(run: Run) -> str:
+    progress = run["progress"]
+    return f"step {progress['step']} of {progress['steps']}" if progress else ""
+
+
 def _step(run: Run) -> str:
     step = run["step"]
     if not step or (run["progress"] or {}).get("phase") != "training":
@@ -225,9 +230,10 @@ def _step(run: Run) -> str:
 def _eta(run: Run) -> str:
     progress = run["progress"] or {}
     phase, whole = progress.get("eta_s"), progress.get("run_eta_s")
-    of_phase = f"{_about(phase)} left" if phase is not None else ""
-    of_run = f"run {_about(whole)}" if whole is not None else ""
-    return ", ".join(filter(None, (of_phase, of_run)))
+    of_phase = f"{_about(phase)} left in it" if phase is not None else ""
+    of_run = f"{_about(whole)} left in all" if whole is not None else ""
+    guess = "a guess for a first run" if progress.get("guessed") else ""
+    return ", ".join(filter(None, (of_phase, of_run, guess)))
 
 
 def _about(seconds: float) -> str:

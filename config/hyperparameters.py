@@ -13,7 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 POLICY_GRADIENT = ("ppo", "rloo", "grpo", "gspo")
 """Objectives that compare answers to one prompt by their rewards."""
-OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid", *POLICY_GRADIENT)
+WITH_COMMENTS = ("critique", "hybrid")
+"""Objectives that have the model answer again, to comments."""
+OBJECTIVES = ("mis_po", "kto", "dpo", "sft", *WITH_COMMENTS, *POLICY_GRADIENT)
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 

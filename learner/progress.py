@@ -16,6 +16,8 @@ from burnish.training.phases import Mark, Phase, read
 
 ORDER: tuple[str, ...] = get_args(Phase)
 LAST_PHASE = ORDER[-1]
+STEPS = len(ORDER) - 1
+"""The last phase is the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,30 @@ class Progress:
     """Until the phase ends, by its own rate, else by earlier runs; None: unknown."""
     run_eta_s: float | None
     """Until the run ends, with the other phases as long as in earlier runs; None: unknown."""
+    step: int
+    """The number of the phase, from 1 to ``steps``."""
+    steps: int = STEPS
+    guessed: bool = False
+    """There is no earlier run: ``run_eta_s`` is by this one's pace, and by how runs usually divide."""
 
 
 Durations = dict[str, float]
 """How long each phase of a run took, in seconds."""
+
+USUAL: Durations = {
+    "loading": 5.0,
+    "preparing": 45.0,
+    "training": 130.0,
+    "staging": 2.0,
+    "sampling": 30.0,
+    "facts": 16.0,
+    "scoring": 11.0,
+    "judging": 1.0,
+    "swapping": 1.0,
+}
+"""How a run divides, roughly: one on 16 comments with the small model on two cores. Only the proportions count."""
+USUAL_PREPARING_S = 2.0
+"""Of a run without comments, which asks the model for nothing then."""
 
 
 def durations(marks: Sequence[Mark]) -> Durations:
@@ -47,8 +69,10 @@ def durations(marks: Sequence[Mark]) -> Durations:
     return phase_s
 
 
-def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations]) -> Progress | None:
-    """Return the state of a run by its marks so far; None before the first one."""
+def progress(
+    marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations], *, comments: bool = False
+) -> Progress | None:
+    """Return the state of a run by its marks so far; None before the first one. ``comments``: it learns from some."""
     stretches = [
         list(stretch) for phase, stretch in groupby(marks, key=attrgetter("phase")) if phase in ORDER[:-1]
     ]
@@ -65,8 +89,29 @@ def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations])
             remaining_s = due if remaining_s is None else max(remaining_s, due)
     is_late = remaining_s is not None and remaining_s < 0  # it takes longer than usual
     eta_s = None if is_late else remaining_s
-    run_eta_s = _whole(last.phase, remaining_s, earlier)
-    return Progress(last.phase, begin.at, last.done, last.total, eta_s, run_eta_s)
+    known = earlier
+    if not known and last.phase != ORDER[0]:
+        remaining_s = remaining_s or 0.0  # what isn't counted may end at once
+        known = [_first_run(marks, time_s + max(0.0, remaining_s), comments=comments)]
+    return Progress(
+        phase=last.phase,
+        started_at=begin.at,
+        done=last.done,
+        total=last.total,
+        eta_s=eta_s,
+        run_eta_s=_whole(last.phase, remaining_s, known),
+        step=ORDER.index(last.phase) + 1,
+        guessed=bool(known) and not earlier,
+    )
+
+
+def _first_run(marks: Sequence[Mark], phase_ends_at: float, *, comments: bool) -> Durations:
+    """Return how long the phases of a first run may take, by its pace so far."""
+    usual = USUAL if comments else USUAL | {"preparing": USUAL_PREPARING_S}
+    pace = (phase_ends_at - marks[0].at) / sum(
+        usual.get(phase, 0.0) for phase in {mark.phase for mark in marks}
+    )
+    return {phase: pace * seconds for phase, seconds in usual.items()}
 
 
 def _whole(phase: str, remaining_s: float | None, earlier: Sequence[Durations]) -> float | None:

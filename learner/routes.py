@@ -149,9 +149,10 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
         return json_response({"runs": [learner.shown(run) for run in await log.runs(page_limit(request))]})
 
     @described(
-        "one training run; `progress` has `phase`, `started_at`, `done`, `total`, `eta_s` and `run_eta_s` "
-        "(`null`: unknown), `step` the figures of the latest step. [Phases](rating.md#watch-a-run). `curve` has "
-        "`step`, `loss`, `kl_per_token` and `margin`, lists of at most 200 points, kept with the run",
+        "one training run; `progress` has `phase`, its number `step` of `steps`, `started_at`, `done`, `total`, "
+        "`eta_s` and `run_eta_s` (`null`: unknown; `guessed`: there is no earlier run to go by), `step` the figures of "
+        "the latest step. [Phases](rating.md#watch-a-run). `curve` has `step`, `loss`, `kl_per_token` and `margin`, "
+        "lists of at most 200 points, kept with the run",
         flat("ShownRun", RUN, curve=dict[str, Any] | None),
     )
     async def run(request: Request) -> Response:

@@ -93,7 +93,9 @@ def _watch_in_every_way(rated: Burnish, run_id: str, folder: Path) -> dict[str, 
     with _watching(folder / "lines", rated.url), _watching(folder / "json", rated.url, "--json"):
         learner = said("status", url=rated.url)["learner"]
         assert learner["run"]["progress"]["phase"] in get_args(Phase)
-        assert "to watch it: burnish watch" in " ".join(call("status", url=rated.url).stdout.split())
+        shown = " ".join(call("status", url=rated.url).stdout.split())
+        assert "to watch it: burnish watch" in shown
+        assert f"step {learner['run']['progress']['step']} of 9" in shown
         joined = run("train", "--wait", "--json", url=rated.url, limit_s=RUN_LIMIT_S)
     assert f"{run_id} is under way already" in joined.stderr
     ended: dict[str, Any] = json.loads(joined.stdout)

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.learner.progress import Durations, Progress, durations, earlier_runs, progress, rest_s
+from burnish.learner.progress import (
+    USUAL,
+    USUAL_PREPARING_S,
+    Durations,
+    Progress,
+    durations,
+    earlier_runs,
+    progress,
+    rest_s,
+)
 from burnish.training.job import JobDirectory, JobSpec
 from burnish.training.phases import Mark, Phases
 
@@ -48,10 +57,46 @@ def estimates(marks: list[Mark], now_s: float, earlier: list[Durations]) -> tupl
     return shown.eta_s, shown.run_eta_s
 
 
+@pytest.mark.parametrize(
+    ("comments", "preparing_s"), [(True, USUAL["preparing"]), (False, USUAL_PREPARING_S)]
+)
+def test_a_first_run_is_guessed_by_its_own_pace(comments: bool, preparing_s: float) -> None:
+    """One that takes twice as long as usual so far takes twice as long in all."""
+    usual = USUAL | {"preparing": preparing_s}
+    begin = 2 * usual["loading"]
+    half = begin + preparing_s
+    marks = [Mark("loading", 0), Mark("preparing", begin, 0, 64), Mark("preparing", half, 32, 64)]
+    shown = progress(marks, half, [], comments=comments)
+    assert shown
+    assert (shown.step, shown.steps, shown.guessed) == (2, 9, True)
+    assert shown.run_eta_s == pytest.approx(2 * sum(usual.values()) - half)
+
+
+def test_a_run_that_has_ended_is_at_its_last_step() -> None:
+    marks = [Mark("loading", 0), Mark("training", 4, 8, 8), Mark("ended", 9)]
+    shown = progress(marks, 9, [])
+    assert shown and shown.step == 3
+
+
+def test_a_version_that_is_judged_again_is_guessed_by_what_it_does() -> None:
+    usual = USUAL["staging"] + USUAL["sampling"]
+    marks = [Mark("staging", 0), Mark("sampling", USUAL["staging"], 0, 2), Mark("sampling", usual / 2, 1, 2)]
+    shown = progress(marks, usual / 2, [])
+    assert shown and shown.run_eta_s is not None
+    assert (shown.step, shown.guessed) == (5, True)
+    assert (
+        0 < shown.run_eta_s < usual + sum(USUAL[name] for name in ("facts", "scoring", "judging", "swapping"))
+    )
+    earlier = progress(marks, usual / 2, EARLIER)
+    assert earlier and not earlier.guessed
+
+
 def test_nothing_counted_and_no_earlier_run_is_no_estimate() -> None:
     assert progress([], 5, EARLIER) is None
-    for marks in ([Mark("loading", 0)], [Mark("training", 0, 0, 8)], [Mark("training", 0, 3, 8)]):
-        assert estimates(marks, 5, []) == (None, None)
+    assert estimates([Mark("loading", 0)], 5, []) == (None, None)
+    for marks in ([Mark("training", 0, 0, 8)], [Mark("training", 0, 3, 8)]):
+        phase_s, run_s = estimates(marks, 5, [])
+        assert phase_s is None and run_s, "only guessed"
 
 
 def test_earlier_runs_tell_how_long_uncounted_and_later_phases_take() -> None:
@@ -63,7 +108,7 @@ def test_earlier_runs_tell_how_long_uncounted_and_later_phases_take() -> None:
 def test_the_own_rate_counts_more_than_earlier_runs() -> None:
     marks = [Mark("preparing", 0), *(Mark("training", 10 + 2 * done, done, 8) for done in range(5))]
     shown = progress(marks, 18, EARLIER)
-    assert shown == Progress("training", 10, 4, 8, 8.0, 8.0 + 30 + 2)
+    assert shown == Progress("training", 10, 4, 8, 8.0, 8.0 + 30 + 2, step=3)
 
 
 def test_a_counter_of_a_part_tells_less_than_the_usual_duration() -> None:

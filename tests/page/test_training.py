@@ -49,6 +49,8 @@ async def test_a_training_is_followed_to_its_verdict(page: Page, tiny_model: Pat
         await expect(page.get_by_role("button", name="Train now")).to_be_disabled()
         phases = page.get_by_role("list", name="Phases of this training").locator("li")
         await expect(phases.first).to_be_visible()
+        await expect(page.get_by_text(re.compile(r"^Step [1-9] of 9 · "))).to_be_visible()
+        await expect(page.get_by_role("banner")).to_contain_text(re.compile(r"Learning, step [1-9] of 9"))
         names = await phases.all_inner_texts()
         chart = page.get_by_role("img", name="Good ahead of bad: from")
         await expect(chart.locator("canvas")).to_be_visible(timeout=TRAINS_MS)

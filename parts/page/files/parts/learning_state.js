@@ -3,7 +3,7 @@ import { html } from "../lib.js";
 import { address } from "../router.js";
 import { useStore } from "../store.js";
 import { duration } from "./time.js";
-import { commentsOf } from "./words.js";
+import { commentsOf, stepOf } from "./words.js";
 
 export function LearningState() {
   const learner = useStore(({ status }) => status?.learner);
@@ -33,7 +33,8 @@ function ratings(ready, needed) {
 }
 
 function training(progress) {
-  const left = progress?.run_eta_s ?? progress?.eta_s;
-  const share = progress?.total ? progress.done / progress.total : null;
-  return { text: left ? `Learning now, about ${duration(left)} left` : "Learning now", share };
+  if (!progress) return { text: "Learning now" };
+  const { step, steps, done, total, run_eta_s: left } = progress;
+  const text = `Learning, ${stepOf(progress)}${left == null ? "" : `, about ${duration(left)} left`}`;
+  return { text, share: (step - 1 + (total ? done / total : 0)) / steps };
 }

@@ -24,6 +24,8 @@ export function taughtBy({ ratings, episodes, reward }) {
 
 export const commentsOf = ({ ready, needed }) => `${ready.new_comments} of ${needed.comments} comments`;
 
+export const stepOf = ({ step, steps }) => `step ${step} of ${steps}`;
+
 export const versionName = (number) => (number === 0 ? "the base model" : `v${number}`);
 
 // The state of a version, and the tone of its badge.

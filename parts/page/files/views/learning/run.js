@@ -4,7 +4,7 @@ import { Badge, VersionBadge } from "../../parts/badge.js";
 import { Chart } from "../../parts/chart.js";
 import { Loaded, useLoaded } from "../../parts/load.js";
 import { duration, Time } from "../../parts/time.js";
-import { taughtBy } from "../../parts/words.js";
+import { stepOf, taughtBy } from "../../parts/words.js";
 import { useStore } from "../../store.js";
 
 const PHASES = [
@@ -67,10 +67,12 @@ function Phases({ progress }) {
 
 function left(progress) {
   if (!progress) return "It is being planned.";
+  const { run_eta_s: whole, guessed } = progress;
   const parts = [
+    `S${stepOf(progress).slice(1)}`,
     progress.total ? `${progress.done} of ${progress.total}` : null,
-    progress.eta_s != null ? `about ${duration(progress.eta_s)} left in this phase` : null,
-    progress.run_eta_s != null ? `about ${duration(progress.run_eta_s)} in all` : "how long it takes in all is known after the first training",
+    progress.eta_s != null ? `about ${duration(progress.eta_s)} left in this one` : null,
+    whole == null ? "how long it takes in all isn't known yet" : `about ${duration(whole)} left in all${guessed ? ", a guess for a first training" : ""}`,
   ];
   return parts.filter(Boolean).join(" · ");
 }
