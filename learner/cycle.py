@@ -117,14 +117,23 @@ class Cycle:
                 erase(path)
 
     async def drop_erased(self, current: str | None) -> None:
-        """Delete the jobs with texts that the log no longer has. Raises OSError, Unavailable."""
+        """Delete the jobs with texts that the log no longer has; only the gate's replies if they alone have such.
+
+        Raises OSError, Unavailable.
+        """
         jobs = await asyncio.to_thread(lambda: [JobDirectory(path) for path in self.jobs.glob("run_*")])
         for job in jobs:
-            quoted = await asyncio.to_thread(_quoted, job)
-            if job.path.name == current or not quoted - await self.log.existing(quoted):
+            if job.path.name == current:
                 continue
-            logger.info("the job of %s is deleted: the log no longer has all that it quotes", job.path.name)
-            await asyncio.to_thread(erase, job.path)
+            learnt, asked = await asyncio.to_thread(_quoted, job)
+            stored = await self.log.existing(learnt | asked)
+            if learnt - stored:
+                logger.info(
+                    "the job of %s is deleted: the log no longer has all that it quotes", job.path.name
+                )
+                await asyncio.to_thread(erase, job.path)
+            elif asked - stored:
+                job.rollouts.unlink()
 
     def _forget_proofs(self) -> None:
         """Take the ends of conversations out of the manifests; a version without them gets others."""
@@ -414,16 +423,15 @@ def _inputs(job: JobDirectory) -> _Inputs | None:
         return None
 
 
-def _quoted(job: JobDirectory) -> set[str]:
-    """Return the completions whose texts a job has."""
-    names: set[str] = set()
+def _quoted(job: JobDirectory) -> tuple[set[str], set[str]]:
+    """Return the completions whose texts a job learns from, and those whose prompts the gate asked again."""
+    learnt, asked = set[str](), set[str]()
     with suppress(JobError):
-        names |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
-    with suppress(JobError):
-        names |= {step.completion_id for episode in job.episodes() for step in episode.steps}
+        learnt |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
+        learnt |= {step.completion_id for episode in job.episodes() for step in episode.steps}
     with suppress(JobError):  # none before the gate
-        names |= {reply.prompt_id for reply in job.replies()}
-    return {name for name in names if not sampling.is_ours(name)}
+        asked |= {reply.prompt_id for reply in job.replies() if not sampling.is_ours(reply.prompt_id)}
+    return learnt, asked
 
 
 def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:

@@ -318,6 +318,7 @@ class JobDirectory:
         self.path = path
         self.adapter = path / "adapter"
         self.metrics = path / "metrics.jsonl"
+        self.rollouts = path / "rollouts.jsonl"
         self.phases = path / "phases.jsonl"
         """See ``training.phases``."""
         self.prompts = path / "prompts.json"
@@ -347,7 +348,7 @@ class JobDirectory:
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
     def write_replies(self, replies: list[PolicyReply]) -> None:
-        write_lines(self.path / "rollouts.jsonl", replies)
+        write_lines(self.rollouts, replies)
 
     def spec(self) -> JobSpec:
         return read_record(self.path / "job.json", JobSpec)
@@ -360,7 +361,7 @@ class JobDirectory:
         return read_lines(path, Episode) if path.exists() else []
 
     def replies(self) -> list[PolicyReply]:
-        return read_lines(self.path / "rollouts.jsonl", PolicyReply)
+        return read_lines(self.rollouts, PolicyReply)
 
     def result(self) -> TrainResult:
         return read_record(self.path / "result.json", TrainResult)

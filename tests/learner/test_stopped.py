@@ -18,10 +18,10 @@ from burnish.learner.stopped import FILE, MAX_CRASHES, Resumption, resumption
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.runs import Run
-from burnish.training.job import JobDirectory
+from burnish.training.job import JobDirectory, PolicyReply
 from tests.learner.conftest import Open, World
 from tests.learner.test_plan import rated
-from tests.proxy.log.exchanges import all_rated, rate, until
+from tests.proxy.log.exchanges import all_rated, capture, rate, until, user
 from tests.support.program import call
 
 EARLIER = "texts of the checkpoint"
@@ -126,6 +126,14 @@ async def test_a_retention_reaches_the_job_and_not_the_wish(open_world: Open) ->
     world, job = await stopped(open_world)
     await world.learner.drop_erased()
     assert kept(job), "nothing was erased"
+    unrated = capture(world.log, [user("Hi?")])
+    asked = PolicyReply(
+        policy="candidate", prompt_id=unrated, messages=(user("Hi?"),), reply="Hi.", finished=True
+    )
+    job.write_replies([asked])
+    await world.log.prune(Keep(completions=0))
+    await world.learner.drop_erased()
+    assert kept(job) and not job.rollouts.exists(), "nobody rated that one"
     await world.log.prune(Keep(completions=0, rated=False))
     await world.learner.drop_erased()
     assert [path.name for path in job.path.iterdir()] == [FILE]
