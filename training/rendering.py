@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ _QUESTION = [{"role": "user", "content": "?"}]
 NO_ARGUMENTS: Mapping[str, Any] = {}
 DEVELOPER = "developer"
 _PROBE = "in one word"
+CHANGED = "the chat template changes the prompt when the reply follows"
 
 
 class Unrenderable(ValueError):
@@ -272,11 +274,17 @@ class Renderer:
             reply, thoughts = self._thoughts.parted(reply, opened)
         except Unthinkable as error:
             raise Unrenderable(str(error)) from error
+        thought_first = opened or bool(thoughts and self._thoughts.possible)
         spoken = {"role": "assistant", "content": _ANSWER, "reasoning_content": thoughts}
         try:
-            context, _, after = self._added(prompt, messages, tools, template, spoken).partition(_ANSWER)
+            conversation = self._text([*messages, spoken], tools, template, add_generation_prompt=False)
+            shared = commonprefix([prompt, conversation])  # noqa: RUF071, characters are meant
+            context, mark, after = conversation[len(shared) :].partition(_ANSWER)
+            # Some prompts end in an empty thought that the template leaves out of answers.
+            if not mark or (shared != prompt and (context or thought_first)):
+                raise Unrenderable(CHANGED)
         except Unrenderable as error:
-            if opened or (thoughts and self._thoughts.possible):
+            if thought_first:
                 raise Unrenderable(UNWRITTEN, str(error)) from error
             if messages is _QUESTION:
                 raise
@@ -284,33 +292,23 @@ class Renderer:
             return self._turn(_QUESTION, tools, {**template, CONTINUED: False}, reply)._replace(context="")
         if self._thoughts.possible and self._park(thoughts) not in context:
             raise Unrenderable(UNWRITTEN)
+        # White space is the model's own: often the first token of its answer begins with it.
+        context = context if context.strip() else ""
         written = self._written_special.search(after)
         usual_end = written and written[0]
         if reply.get("tool_calls"):
-            whole = reply | {"content": beginning + text_of(reply), "reasoning_content": thoughts}
-            called = self._added(prompt, messages, tools, template, whole)
-            turn = self._calls(called, context + self._park(beginning), usual_end, reply)
+            called = reply | {"content": beginning + text_of(reply), "reasoning_content": thoughts}
+            conversation = self._text([*messages, called], tools, template, add_generation_prompt=False)
+            if not conversation.startswith(shared):
+                raise Unrenderable(CHANGED)
+            before = context + self._park(beginning)
+            turn = self._calls(conversation[len(shared) :], before, usual_end, reply)
+            if beginning and not turn.context:
+                raise Unrenderable(CHANGED)
         else:
             end = self._id(usual_end) if usual_end else self._next_turn(spoken, _ANSWER, _QUESTION[0])
             turn = Turn(context, self.plain(text_of(reply)), end)
         return turn._replace(context="") if beginning else turn
-
-    def _added(
-        self,
-        prompt: str,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
-        template: Mapping[str, Any],
-        message: Mapping[str, Any],
-    ) -> str:
-        """Return what the template writes behind a prompt for a message."""
-        conversation = self._text([*messages, message], tools, template, add_generation_prompt=False)
-        # Some prompts hold an empty thought that the template leaves out of answers.
-        without = prompt if message["reasoning_content"] else self._thoughts.without_empty(prompt)
-        for beginning in (prompt, without):
-            if conversation.startswith(beginning):
-                return conversation[len(beginning) :]
-        raise Unrenderable("the chat template changes the prompt when the reply follows")
 
     def _calls(self, added: str, context: str, usual_end: str | None, reply: Mapping[str, Any]) -> Turn:
         """How calls are written is the template's own business: what it adds for them is the reply."""

@@ -32,7 +32,6 @@ class Thoughts:
         self.possible = bool(names or _MENTIONED.search(template))
         """The model may think. Otherwise thoughts are those of another model, which this one never sees."""
         self._opened = re.compile(rf"(?:{opening})\s*\Z")
-        self._empty = re.compile(rf"(?:{opening})\s*(?:{closing})\s*\Z")
         self._begun = re.compile(rf"\s*(?:{opening})")
         self._whole = re.compile(rf"\s*(?:{opening})?(.*?)(?:{closing})\s*", re.DOTALL)
 
@@ -42,10 +41,6 @@ class Thoughts:
 
     def end_in(self, context: str) -> bool:
         return bool(self._whole.search(context))
-
-    def without_empty(self, prompt: str) -> str:
-        """Return a prompt without the empty thought at its end."""
-        return self._empty.sub("", prompt)
 
     def length_in(self, text: str, opened: bool) -> int:
         """Return how many characters of an answer are thoughts. Raises Unthinkable if they aren't finished."""

@@ -89,7 +89,7 @@ ADDED = (
 # Its prompts hold an empty thought, its answers don't.
 SILENT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}" + CALLS + "<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n\n</think>\n\n{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\nEMPTY{% endif %}"
 )
 
 
@@ -228,8 +228,11 @@ def test_a_template_that_leaves_out_thoughts_is_refused(model: Callable[..., Mod
             family.taught(reply | {"reasoning_content": thoughts})
 
 
-def test_a_prompt_with_an_empty_thought_that_answers_lack_is_kept(model: Callable[..., Model]) -> None:
-    family = model(SILENT)
+@pytest.mark.parametrize("empty", ["<think>\n\n</think>\n\n", "<|channel|>thought\n<|end|>"])
+def test_a_prompt_with_an_empty_thought_that_answers_lack_is_kept(
+    model: Callable[..., Model], empty: str
+) -> None:
+    family = model(SILENT.replace("EMPTY", empty))
     assert family.taught(NORTH) == ("", "North.<|im_end|>")
     assert family.taught(LOOK) == ("", f"<call>{WRITTEN_CALL}</call><|im_end|>")
     with pytest.raises(Unrenderable, match="leaves out what the model thought"):
