@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import accumulate
-from math import exp
+from math import exp, sqrt
 from operator import and_, eq
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -75,10 +75,11 @@ async def prove(host: AdapterHost, version: AdapterVersion, endpoint: Endpoint) 
 def agreement(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
     """Return how much of the trainer's shift the engine shows: 1 all of it, 0 none.
 
-    <s, t> / <t, t> over the likeliest tokens of all contexts, with the engine's shift s and the trainer's t, weighted
-    by probability; without log-probabilities, the share of texts nearer to the version's than to the base's.
+    <s, t> / |t| max(|s|, |t|) over the likeliest tokens of all contexts, with the engine's shift s and the trainer's t,
+    weighted by probability: the rounding of a merged model is long, but points elsewhere. Without log-probabilities,
+    how many more texts are nearer to the version's than to the base's.
     """
-    product = square = 0.0
+    product = square = square_shown = 0.0
     for probe, pair in zip(probes, pairs, strict=True):
         if not all(continuation.likeliest for continuation in pair):
             return _nearer(probes, pairs)
@@ -88,9 +89,11 @@ def agreement(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
         for name in (base.keys() | version.keys()) & names:
             shift = _shift(base, version, name)
             weight = max(exp(tokens[name]) for tokens in (base, version) if name in tokens)
-            product += weight * shift * _shift(pair.base.likeliest, pair.version.likeliest, name)
+            shown = _shift(pair.base.likeliest, pair.version.likeliest, name)
+            product += weight * shift * shown
             square += weight * shift**2
-    return product / square if square else 0.0
+            square_shown += weight * shown**2
+    return product / max(square, sqrt(square * square_shown)) if square else 0.0
 
 
 def differ(pairs: Sequence[Pair]) -> bool:
@@ -162,7 +165,7 @@ def _shift(base: Mapping[int | str, float], version: Mapping[int | str, float], 
 
 
 def _nearer(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
-    """Return the share of texts that begin more like the version's than like the base's, of those that tell."""
+    """Return how many more texts begin like the version's than like the base's, of those that tell: 1 all, -1 none."""
     if all(base.text == version.text for base, version in pairs):
         return 0.0
     prefixes = [
@@ -172,5 +175,5 @@ def _nearer(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
         ]
         for probe, pair in zip(probes, pairs, strict=True)
     ]
-    votes = [version > base for base, version in prefixes if version != base]
+    votes = [1 if version > base else -1 for base, version in prefixes if version != base]
     return fmean(votes) if votes else 0.0
