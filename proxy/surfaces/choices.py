@@ -144,7 +144,7 @@ def _reply(
         choices=tuple(choices) if rich else (),
         complete=complete and error is None,
         error=error,
-        own_end=merger.own_end,
+        own_end=merger.own_end is True,
     )
 
 
@@ -169,8 +169,8 @@ class ChoiceMerger:
         """Whether any choice came as a piece of a stream."""
         self.error: str | None = None
         """Why a choice failed."""
-        self.own_end = True
-        """As of ``Reply``."""
+        self.own_end: bool | None = None
+        """As of ``Reply``; None: no choice ended."""
 
     @property
     def finished(self) -> bool:
@@ -222,7 +222,7 @@ class ChoiceMerger:
         reason, failure, own = end_in(choice)
         if reason is not None:
             merged["finish_reason"] = reason
-            self.own_end = self.own_end and own
+            self.own_end = own and self.own_end is not False
         self.error = self.error or failure
 
     def _at(self, choice: Json) -> Json:
