@@ -43,6 +43,19 @@ Purging = Annotated[bool, typer.Option("--purge", help="With --undo: also delete
 ANSWERS = "--upstream, --model, --base, --agents, --preset, --schedule, --port, --service or --no-service"
 
 
+Base = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights that the engine serves, to train on, if it doesn't tell: a GGUF file, a Hugging Face "
+        "directory, or OWNER/NAME on the hub."
+    ),
+]
+Installs = Annotated[
+    bool | None,
+    typer.Option("--install/--no-install", help="Install what training needs, if it is missing."),
+]
+
+
 def init(
     upstream: Annotated[
         str | None,
@@ -71,17 +84,8 @@ def init(
         bool | None,
         typer.Option("--service/--no-service", help="Run burnish in the background, also after each login."),
     ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(
-            help="Weights that the engine serves, to train on, if it doesn't tell: a GGUF file, a Hugging Face "
-            "directory, or OWNER/NAME on the hub."
-        ),
-    ] = None,
-    installs: Annotated[
-        bool | None,
-        typer.Option("--install/--no-install", help="Install what training needs, if it is missing."),
-    ] = None,
+    base: Base = None,
+    installs: Installs = None,
     yes: Yes = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
