@@ -45,8 +45,8 @@ class GateLimits:
     confidence_of_three: float = 0.983
     resamples: int = 4000
     seed: int = 0
-    # A careful version of 8 ratings (KL .08 a token) kept none of 24 sampled replies, and of greedy ones 12 over 20
-    # tokens, 7 over 40. Under load, an engine's own replies differ now and then.
+    # A careful version of 8 ratings (KL .08 a token, bf16) kept none of 24 sampled replies, of greedy ones 12 over
+    # 20 tokens, 7 over 40; at a tenth of its strength 4 of 16 over 40. Under load, an engine's own replies differ.
     max_same: float = 0.9
     """Share of long replies that may be those of the version before, byte for byte; from here on it isn't applied."""
     min_told_apart: int = 160
