@@ -175,8 +175,10 @@ class House:
         self.data_dir = data_dir
         self.settings = SETTINGS | {"BURNISH_TRAIN__EPOCHS": str(epochs)}
         if model:
-            # Too small a rate for the run to stop early; a large one would be no faster.
-            self.settings |= {"BURNISH_MODEL": str(model), "BURNISH_TRAIN__LEARNING_RATE": "1e-6"}
+            self.settings["BURNISH_MODEL"] = str(model)
+            # So far that the engine can be shown to apply the version, and through all steps.
+            self.settings["BURNISH_TRAIN__LEARNING_RATE"] = "0.02"
+            self.settings["BURNISH_TRAIN__ADVANCED__KL_STOP"] = "100"
         self.rater = Rater()
         self.burnish = start(data_dir, env=self.settings)
 

@@ -158,7 +158,7 @@ def test_a_taken_port_is_named_with_a_free_one(home: Path, env: dict[str, str], 
 @pytest.mark.parametrize(
     "broken",
     [
-        (".claude/settings.json", "{ // mine\n}", "leave claude-code out of --agents"),
+        (".claude/settings.json", "{ // mine\n", "leave claude-code out of --agents"),
         (".config/burnish/config.toml", "port = \n", "is not valid TOML"),
         ("data", "a file", "is a file, not a directory"),
     ],
@@ -211,6 +211,7 @@ def test_a_terminal_is_asked_and_asked_again(home: Path, env: dict[str, str], bu
             (("burnish knows no such agent",), "codex"),
             (("Preset [balanced]: ",), ""),
             (("When [manual]: ",), "02:00-05:00"),
+            (("On which weights may it train?", "[none]: "), ""),
         ):
             for text in texts:
                 screen.until(text)
@@ -227,7 +228,7 @@ def test_a_terminal_is_asked_and_asked_again(home: Path, env: dict[str, str], bu
 @pytest.mark.parametrize("question", ["Engine [1]: ", "Go ahead? [Y/n]: "])
 def test_ctrl_c_changes_nothing(question: str, home: Path, env: dict[str, str], burnish: Burnish) -> None:
     before = snapshot(home)
-    engine = ["--upstream", burnish.url, "--model", "smollm2", "--agents", "none"]
+    engine = ["--upstream", burnish.url, "--model", "smollm2", "--base", "none", "--agents", "none"]
     answers = [] if question.startswith("Engine") else engine
     answers += ["--preset", "careful", "--schedule", "auto", "--no-service", "--port", str(free_port())]
     with on_terminal("init", *answers, env=env | {"NO_COLOR": "1"}) as (screen, process):

@@ -207,7 +207,8 @@ async def test_a_killed_trainer_leaves_ratings_ready(open_world: Open, tiny_mode
     assert world.registry.versions() == []
     await until(lambda: world.learner.status()["state"] == "idle")
     status = world.learner.status()
-    assert status["ready"] == {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0, "pairs": 0}
+    kinds = {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0, "pairs": 0, "new_comments": 0}
+    assert status["ready"] == kinds
     assert status["failures"] == 1
     assert (await world.ask(conversation("Still there?"), max_tokens=4))[0]
 

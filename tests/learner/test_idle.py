@@ -34,7 +34,7 @@ async def test_a_run_waits_for_mains_power(open_world: Open, few: dict[str, Any]
     meter.machine = UNPLUGGED
     world = await open_world(**few)
     await world.rated(1.0, 1.0, -1.0)
-    await waits_for(world, "waiting for 1 more")
+    await waits_for(world, "or 1 more")
     assert meter.looks == 0, "nobody looks while something else prevents a run"
     await world.rated(-1.0)
     await waits_for(world, "4 new ratings (2 good and 2 bad ready); waiting for mains power")
