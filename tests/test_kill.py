@@ -178,7 +178,7 @@ class House:
             self.settings["BURNISH_MODEL"] = str(model)
             # So far that the engine can be shown to apply the version, and through all steps.
             self.settings["BURNISH_TRAIN__LEARNING_RATE"] = "0.02"
-            self.settings["BURNISH_TRAIN__ADVANCED__KL_STOP"] = "100"
+            self.settings["BURNISH_TRAIN__ADVANCED__KL_STOP"] = "10"
         self.rater = Rater()
         self.burnish = start(data_dir, env=self.settings)
 

@@ -97,8 +97,8 @@ async def _made(log: Log, data: Path, folder: Path, digest: str) -> tuple[str, s
     points = curve([_step(number) for number in range(1, 41)])
     assert points
     await log.keep_curve(runs[2], points)
-    _answers(JobDirectory(data / "jobs" / runs[0]), before=0, after=1)
-    _answers(JobDirectory(data / "jobs" / runs[2]), before=1, after=3)
+    _answers(JobDirectory(data / "jobs" / runs[0]), rated[0][0], before=0, after=1)
+    _answers(JobDirectory(data / "jobs" / runs[2]), rated[0][0], before=1, after=3)
     return rated[0][0], runs[0]
 
 
@@ -122,10 +122,10 @@ def _step(number: int) -> dict[str, Any]:
     return {"step": number, "loss": 1 / number} | shifts
 
 
-def _answers(job: JobDirectory, before: int, after: int) -> None:
+def _answers(job: JobDirectory, prompt: str, before: int, after: int) -> None:
     job.path.mkdir(parents=True)
     messages = ({"role": "user", "content": QUESTION},)
     sides: tuple[tuple[Any, int], ...] = (("candidate", after), ("incumbent", before))
-    asked: dict[str, Any] = {"prompt_id": "p", "messages": messages, "finished": True}
+    asked: dict[str, Any] = {"prompt_id": prompt, "messages": messages, "finished": True}
     texts = {version: f"Said by version {version}." for _, version in sides}
     job.write_replies([PolicyReply(policy=p, version=v, reply=texts[v], **asked) for p, v in sides])
