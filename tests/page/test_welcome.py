@@ -21,6 +21,7 @@ async def test_it_names_the_lines_for_the_agent_here(own_context: BrowserContext
         await own_context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
         page = await own_context.new_page()
         await page.goto(site.url)
+        await expect(page.get_by_label("Lines to paste")).to_contain_text("connect codex")
         await page.get_by_role("button", name="Copy").click()
         await expect(page.get_by_role("button", name="Copied")).to_be_visible()
         first, second = (await page.evaluate("navigator.clipboard.readText()")).splitlines()
