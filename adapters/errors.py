@@ -4,7 +4,8 @@ AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, 
 UnreadableRewardModel, EngineError.
 IncompatibleAdapter: LostInRounding.
 EngineError: EngineUnreachable, EngineRefused, UnknownWeights, NeedsRestart, ProbeFailed.
-ProbeFailed: NotApplied.
+ProbeFailed: Unproved.
+Unproved: NotApplied.
 """
 
 
@@ -75,5 +76,9 @@ class ProbeFailed(EngineError):
     """The engine loaded the version, but a real generation on it failed."""
 
 
-class NotApplied(ProbeFailed):
-    """The engine took the version, and answers as the base model does."""
+class Unproved(ProbeFailed):
+    """The engine took the version, and can't be shown to apply it."""
+
+
+class NotApplied(Unproved):
+    """It answers as the base model does."""

@@ -17,7 +17,14 @@ from operator import and_, eq
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, NotApplied, ProbeFailed
+from burnish.adapters.errors import (
+    EngineError,
+    EngineRefused,
+    EngineUnreachable,
+    NotApplied,
+    ProbeFailed,
+    Unproved,
+)
 from burnish.adapters.hosts.base import AdapterHost, Continuation, Endpoint
 from burnish.adapters.manifest import AdapterVersion, Likely, Probe
 
@@ -65,7 +72,7 @@ async def generates(host: AdapterHost, endpoint: Endpoint) -> None:
 async def prove(host: AdapterHost, version: AdapterVersion, endpoint: Endpoint) -> Grade:
     """Prove that the engine, or each replica, applies a version.
 
-    Raises NotApplied (it clearly doesn't), ProbeFailed (it can't be told, or it doesn't answer).
+    Raises NotApplied (it clearly doesn't), Unproved (it can't be told), ProbeFailed (it doesn't answer).
     """
     for part in _replicas(endpoint):
         await _prove(host, version, part)
@@ -125,10 +132,10 @@ async def _prove(host: AdapterHost, version: AdapterVersion, endpoint: Endpoint)
     where = f"{host.engine} at {endpoint.url}"
     if moved < REFUTED:
         raise NotApplied(
-            f"{where} took {version.served_name} and ignores it: its answers to {len(probes)} prompts are those of "
-            f"the base model. {host.remedy}"
+            f"{where} took {version.served_name} and ignores it, unless the version itself changes nothing: its "
+            f"answers to {len(probes)} prompts are those of the base model. {host.remedy}"
         )
-    raise ProbeFailed(
+    raise Unproved(
         f"{where} can't be shown to apply {version.served_name}: its answers to {len(probes)} prompts move by "
         f"{moved:.0%} of what training moved. {host.remedy}"
     )

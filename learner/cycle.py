@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from burnish.adapters import examples
-from burnish.adapters.errors import AdapterError, NeedsRestart, NotApplied
+from burnish.adapters.errors import AdapterError, NeedsRestart, Unproved
 from burnish.adapters.manifest import AdapterVersion, Provenance
 from burnish.adapters.registry import PASSED_AGAINST, version_label, waiting
 from burnish.adapters.sleep import while_asleep
@@ -246,9 +246,9 @@ class Cycle:
         try:
             try:
                 verdict = await self._judge(job, plan, version, phases)
-            except (NeedsRestart, NotApplied) as error:
+            except (NeedsRestart, Unproved) as error:
                 # Another run would meet the same obstacle, so a person decides.
-                again = "judge" if isinstance(error, NotApplied) else "promote"
+                again = "judge" if isinstance(error, Unproved) else "promote"
                 why = f"trained, but not judged: {error}. Then: `burnish adapters {again} {version.number}`"
                 return self._as_candidate(version.number, why, awaits="restart")
             details = verdict.model_dump(mode="json", exclude={"examples"})

@@ -14,6 +14,7 @@ import pytest
 from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
+from burnish.adapters.manifest import Probe
 from burnish.gate.questions import QUESTIONS
 from burnish.learner.plan import RunOptions
 from burnish.learner.sampling import is_ours
@@ -175,6 +176,31 @@ async def test_an_interrupted_judgement_starts_anew(open_world: Open, tiny_model
     assert world.learner.status()["failures"] == 0
     assert len(world.registry.versions()) == 1, "it wasn't trained again"
     await check_forgotten(world)
+
+
+async def test_a_version_that_cannot_be_proved_waits_with_the_reason(
+    open_world: Open, tiny_model: Path, taught: Path
+) -> None:
+    world = await open_world(model=tiny_model, copy=taught)
+    proof = world.registry.get(1).manifest.proof
+    world.registry.set_proof(1, tuple(map(further, proof)))
+    run_id = await world.learner.judge_now(1)
+    run = await world.ended(run_id, 60)
+    assert run.status == "candidate"
+    assert run.reason.startswith("trained, but not judged: the embedded engine")
+    assert "can't be shown to apply" in run.reason
+    assert run.reason.endswith("Then: `burnish adapters judge 1`")
+    assert world.learner.status()["failures"] == 0
+
+
+def further(probe: Probe) -> Probe:
+    """Return a context after which training moved more than it did, so the engine shows less than half of it."""
+    base = {token: logp for token, _, logp in probe.base}
+    floor = min(base.values())
+    moved = [
+        (token, text, logp + 1.5 * (logp - base.get(token, floor))) for token, text, logp in probe.version
+    ]
+    return probe.model_copy(update={"version": tuple(moved)})
 
 
 async def check_forgotten(world: World) -> None:
