@@ -43,18 +43,18 @@ Durations = dict[str, float]
 """How long each phase of a run took, in seconds."""
 
 USUAL: Durations = {
-    "loading": 5.0,
-    "preparing": 45.0,
-    "training": 130.0,
-    "staging": 2.0,
-    "sampling": 30.0,
-    "facts": 16.0,
-    "scoring": 11.0,
+    "loading": 135.0,
+    "preparing": 284.0,
+    "training": 688.0,
+    "staging": 7.0,
+    "sampling": 246.0,
+    "facts": 55.0,
+    "scoring": 185.0,
     "judging": 1.0,
     "swapping": 1.0,
 }
-"""How a run divides, roughly: one on 16 comments with the small model on two cores. Only the proportions count."""
-USUAL_PREPARING_S = 2.0
+"""Seconds of one run on 16 comments, small model, two busy cores. Only their proportions count, and are rough."""
+USUAL_PREPARING_S = 10.0
 """Of a run without comments, which asks the model for nothing then."""
 
 
