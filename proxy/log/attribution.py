@@ -308,20 +308,20 @@ def with_answers(
 
 def _answers_with(connection: sqlite3.Connection, names: Set[str], caller: str) -> Answers:
     """Return the answers to a caller that have items of these names; none if several say different things."""
-    ours = {name: response for name in names if (response := response_named(name))}
+    responses = {name: response for name in names if (response := response_named(name))}
     holders: dict[str, dict[int, str]] = {}
-    for name, reply, holder in connection.execute(BY_ITEM, (as_json(names - ours.keys()), caller)):
+    for name, reply, holder in connection.execute(BY_ITEM, (as_json(names - responses.keys()), caller)):
         holders.setdefault(name, {})[reply] = holder
     single = {name: min(same.values()) for name, same in holders.items() if len(same) == 1}
     where = """WHERE caller = ? AND (response_id IN (SELECT value FROM json_each(?))
         OR id IN (SELECT value FROM json_each(?)))"""
-    rows = select(connection, where, (caller, as_json(ours.values()), as_json(single.values())))
+    rows = select(connection, where, (caller, as_json(responses.values()), as_json(single.values())))
     reader = Reader(connection)
     reader.load(rows)
     completions = [reader.completion(row, full=False) for row in rows]
     by_id = {completion.ended.response_id or "": completion for completion in completions}
     by_id |= {completion.id: completion for completion in completions if _is_whole(completion)}
-    answers = {name: by_id.get(place) for name, place in (ours | single).items()}
+    answers = {name: by_id.get(place) for name, place in (responses | single).items()}
     return {name: (answer.id, answer.reply) for name, answer in answers.items() if answer and answer.reply}
 
 

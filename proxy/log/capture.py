@@ -153,8 +153,8 @@ def of_own_prompts(
 
     ``several``: the number of choices for each prompt.
     """
-    each = several if isinstance(several, int) and several > 0 else 1
-    places = [choice["index"] // each for choice in answer.choices]
+    count = several if isinstance(several, int) and several > 0 else 1
+    places = [choice["index"] // count for choice in answer.choices]
     if not places or not all(0 <= place < len(prompts) for place in places):
         why = "which of the prompts it answers is unknown"
         return prompts, replace(answer, message=None, choices=(), readable=False, error=answer.error or why)

@@ -96,12 +96,12 @@ def fault_of_choice(fault: Fault | None, finish_reason: str | None) -> Fault | N
     return "unknown_end" if end == "unknown" and finish_reason else None
 
 
-def in_words(fault: Fault, upstream_table: str | None, ended: CompletionEnd | None = None) -> str:
+def in_words(fault: Fault, upstream_table: str | None, end: CompletionEnd | None = None) -> str:
     text = FAULTS[fault].replace("NAME", upstream_table or "NAME")
-    if ended and fault == "unknown_end":
-        return f"{text}: {ended.finish_reason!r}"
-    if ended and ended.error and fault == "incomplete":
-        return f"{text}: {ended.error[:ERROR_CHARACTERS]}"
+    if end and fault == "unknown_end":
+        return f"{text}: {end.finish_reason!r}"
+    if end and end.error and fault == "incomplete":
+        return f"{text}: {end.error[:ERROR_CHARACTERS]}"
     return text
 
 

@@ -109,8 +109,8 @@ class Reader:
         """Return the prompt of an answer by its name, as of ``Choice``."""
         completion_id, index = answer_named(answer)
         query = "SELECT choices FROM completion WHERE id = ? AND choices IS NOT NULL"
-        found = self._connection.execute(query, (completion_id,)).fetchone() if index else None
-        choices = self._choices(found[0]) if found else ()
+        row = self._connection.execute(query, (completion_id,)).fetchone() if index else None
+        choices = self._choices(row[0]) if row else ()
         return next((choice.prompt for choice in choices if choice.index == index), None)
 
     def worse(self, node: int | None, better: str, answer: str | None) -> RejectedAnswer | None:
