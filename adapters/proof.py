@@ -172,7 +172,10 @@ def _shift(base: Mapping[int | str, float], version: Mapping[int | str, float], 
 
 
 def _nearer(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
-    """Return how many more texts begin like the version's than like the base's, of those that tell: 1 all, -1 none."""
+    """Return how many more texts begin like the version's than like the base's, of those that tell; 1: all.
+
+    Texts that differ are no clear no: on a base that is rounded otherwise, a greedy text branches off at a near tie.
+    """
     if all(base.text == version.text for base, version in pairs):
         return 0.0
     prefixes = [
@@ -183,4 +186,4 @@ def _nearer(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
         for probe, pair in zip(probes, pairs, strict=True)
     ]
     votes = [1 if version > base else -1 for base, version in prefixes if version != base]
-    return fmean(votes) if votes else 0.0
+    return max(REFUTED, fmean(votes)) if votes else REFUTED

@@ -287,6 +287,14 @@ def test_engines_that_show_texts_of_tokens_are_judged_as_those_that_show_ids() -
     assert agreement(probes, by_text) == pytest.approx(agreement(probes, pairs))
 
 
+def test_texts_that_differ_are_no_clear_no() -> None:
+    probe = Probe(ids=(), text="", base=(), version=(), base_text="a red fox", version_text="a blue sky")
+    base = Continuation("a red cat")
+    assert agreement([probe], [Pair(base, base)]) < REFUTED
+    assert REFUTED <= agreement([probe], [Pair(base, Continuation("a red fox"))]) < PROVEN
+    assert agreement([probe], [Pair(base, Continuation("a blue sky"))]) >= PROVEN
+
+
 def with_texts(said: Continuation) -> Continuation:
     return replace(said, likeliest={str(token): logp for token, logp in said.likeliest.items()})
 
