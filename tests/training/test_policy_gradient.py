@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -31,6 +31,7 @@ from burnish.training.policy_gradient import (
     told_apart,
 )
 from burnish.training.rewards.of_a_run import rewarding
+from burnish.training.strength import ADVANTAGE_LIMIT
 from tests.support.jobs import LONG, SHORT, TOPICS, context, run_of, sample
 
 rewards = st.floats(-1, 1).map(lambda r: round(r, 2))
@@ -57,13 +58,15 @@ def test_ppo_compares_an_answer_with_the_others_to_its_prompt_else_with_all() ->
 
 
 @given(groups, st.sampled_from(["rloo", "grpo", "gspo", "ppo"]), st.floats(-1, 1))
+@example([[0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.12]], "ppo", 0.0)
 def test_advantages_of_a_group_cancel_and_keep_the_order_of_rewards(
     rewards: list[list[float]], objective: str, shift: float
 ) -> None:
     found = advantages(objective, rewards)
     shifted = advantages(objective, [[each + shift for each in group] for group in rewards])
     for group, pulls, again in zip(rewards, found, shifted, strict=True):
-        assert fmean(pulls) == pytest.approx(0, abs=1e-9)
+        if max(map(abs, pulls)) < ADVANTAGE_LIMIT:  # what the limit cuts off, the others don't balance
+            assert fmean(pulls) == pytest.approx(0, abs=1e-9)
         assert pulls == pytest.approx(again, abs=1e-6), "a constant baseline cancels out"
         order = sorted(range(len(group)), key=lambda place: group[place])
         assert [pulls[place] for place in order] == pytest.approx(sorted(pulls), abs=1e-9)
