@@ -265,6 +265,8 @@ async def test_a_killed_process_cuts_its_answers_and_is_back_for_the_next(here: 
             async for line in answer.aiter_lines():
                 if "Rain" in line:
                     killed.kill()
+    # Its sockets close one after the other: until it is gone, a kept connection may still look alive.
+    await asyncio.to_thread(killed.wait, within(30))
     answer = await chat(here)
     assert answer.json()["choices"][0]["message"]["content"] == "Rain."
     assert killed not in children(of=here.pid)
