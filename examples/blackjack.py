@@ -187,7 +187,7 @@ def demonstrations(seed: int, count: int) -> list[list[tuple[State, str]]]:
 
 def main() -> None:
     given, clock = command_line(__doc__), Clock()
-    size = FULL if given.full else SMALL
+    size = (FULL if given.full else SMALL).of(given.episodes)
     fresh = range(given.fresh_from, given.fresh_from + size.fresh)
     for name, policy in floors(given.seed).items():
         got = hands(policy, range(given.fresh_from, given.fresh_from + FULL.fresh))

@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ class Size:
     fresh: int
     """Seeds that are only measured."""
 
+    def of(self, episodes: int) -> Size:
+        """Return a size with at least so many episodes to learn from, in whole groups of attempts; 0: as it is."""
+        if not episodes:
+            return self
+        seeds = min(self.seeds, ceil(episodes / self.attempts))
+        return replace(self, seeds=seeds, rounds=ceil(episodes / (seeds * self.attempts)))
+
 
 @dataclass(frozen=True)
 class Given:
@@ -45,6 +53,8 @@ class Given:
     seed: int
     judge: bool
     model: str
+    device: str
+    episodes: int
 
     @property
     def fresh_from(self) -> int:
@@ -64,11 +74,24 @@ def command_line(description: str | None) -> Given:
         "--judge", action="store_true", help="have the gate judge the version in the end; minutes"
     )
     parser.add_argument("--model", default="", help="another one than the small model, as of `burnish up`")
+    parser.add_argument("--device", default="auto", help="trains there: cpu, cuda, mps, as of `train.device`")
+    parser.add_argument(
+        "--episodes",
+        type=_count,
+        default=0,
+        help="how many to play and learn from, instead of the size's own",
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     # By default SIGTERM ends Python at once, and the burnish that it started would go on for ever.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return Given(**vars(given))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of episodes, expected 1 or more")
+    return int(text)
 
 
 @contextlib.contextmanager
@@ -77,7 +100,7 @@ def own_burnish(given: Given) -> Iterator[str]:
     settings: dict[str, Any] = {"schedule": "manual", "rehearsed": 0, "kl_beta": 0, "seed": given.seed}
     # A few demonstrations in small batches still make steps enough.
     often = {"batch_size": 16, "epochs": 3} if given.full else {"batch_size": 2, "epochs": 1}
-    settings |= {"learning_rate": 4e-4} | often
+    settings |= {"learning_rate": 4e-4, "device": given.device} | often
     env = {f"BURNISH_TRAIN__{name.upper()}": str(value) for name, value in settings.items()}
     # The form of an action is far from how the model talks, so the distance from the base model ends nothing here.
     env["BURNISH_TRAIN__ADVANCED__KL_STOP"] = "10"

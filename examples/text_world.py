@@ -111,7 +111,7 @@ def measure(
 
 def main() -> None:
     given, clock = command_line(__doc__), Clock()
-    size, rng = FULL if given.full else SMALL, random.Random(given.seed)
+    size, rng = (FULL if given.full else SMALL).of(given.episodes), random.Random(given.seed)
     first = given.fresh_from
     for name, policy in {"random": lambda view: rng.choice(view.choices), "perfect": perfect}.items():
         got = floor(policy, range(first, first + FLOOR_QUESTS))

@@ -122,11 +122,30 @@ def test_training_hands_have_each_first_sum_as_often_and_none_is_measured() -> N
     env.close()
 
 
+@pytest.mark.parametrize("size", [blackjack.SMALL, blackjack.FULL, text_world.SMALL, text_world.FULL])
+@pytest.mark.parametrize("episodes", [1, 2, 15, 16, 1000, 5000])
+def test_as_many_episodes_are_played_as_one_asks_for(size: Size, episodes: int) -> None:
+    asked = size.of(episodes)
+    played = asked.rounds * asked.seeds * asked.attempts
+    assert episodes <= played < episodes + asked.seeds * asked.attempts
+    assert (asked.attempts, asked.fresh) == (size.attempts, size.fresh)
+    assert size.of(0) == size
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many"])
+def test_a_number_of_episodes_that_is_none_is_refused(count: str) -> None:
+    done = execute(sys.executable, "-m", "examples.text_world", "--episodes", count, cwd=ROOT, limit_s=60)
+    assert done.returncode == 2
+    assert "expected 1 or more" in done.stderr or "expected one argument" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["blackjack", "text_world"])
 def test_an_example_shows_the_way(name: str, tmp_path: Path) -> None:
-    shows_the_way(name, "--model", str(random_llama(tmp_path / "tiny.gguf")))
+    shows_the_way(
+        name, "--device", "cpu", "--episodes", "15", "--model", str(random_llama(tmp_path / "t.gguf"))
+    )
 
 
 def shows_the_way(name: str, *options: str) -> None:
