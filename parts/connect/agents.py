@@ -138,16 +138,24 @@ def _codex_has_key(folder: Path) -> bool:
 # -- opencode, Qwen Code, Cline: JSON ----------------------------------------------------------------------------------
 
 
+OPENCODE_ANSWERS = 4
+"""The longest answer is this part of the window."""
+
+
 def opencode(place: Place, home: Home) -> Sequence[FileChange]:
     """The command ``/rl`` of its terminal interface sends a message, which burnish answers."""
     options: dict[str, Any] = {"baseURL": place.api}
     if place.key:
         options["headers"] = {KEY_HEADER: place.key}
+    model: dict[str, Any] = {"name": place.model}
+    if place.window:
+        # Without the window opencode never compacts. With it alone, it takes 32,000 tokens of it for the answer.
+        model["limit"] = {"context": place.window, "output": place.window // OPENCODE_ANSWERS}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "burnish",
         "options": options,
-        "models": {place.model: {"name": place.model}},
+        "models": {place.model: model},
     }
     if place.own_credentials:
         provider["env"] = [OPENAI_KEY]  # or the key of `opencode auth login`
@@ -226,6 +234,8 @@ def cline(place: Place, home: Home) -> Sequence[FileChange]:
         settings["apiKey"] = place.token
     elif place.headers:
         settings["headers"] = place.headers
+    if place.window:
+        settings["contextWindow"] = place.window
     provider = {"settings": settings, "updatedAt": CLINE_UPDATED_AT, "tokenSource": "manual"}
     entries: list[tuple[Keys, Any]] = [
         (("version",), 1),  # of the file format
@@ -251,6 +261,8 @@ def continue_dev(place: Place, home: Home) -> Sequence[FileChange]:
         "  roles:",
         *(f"    - {role}" for role in ("chat", "edit", "apply")),
     ]
+    if place.window:
+        lines += ["  defaultCompletionOptions:", f"    contextLength: {place.window}"]
     if place.own_credentials and place.key:
         lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {scalar(place.key)}"]
     path = home.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"

@@ -349,6 +349,9 @@ def test_a_record_without_profiles_is_undone_as_a_whole(home: Home, settings: Pa
         ("codex", "model_context_window = 32768"),
         ("openclaw", '"contextWindow": 32768'),
         ("qwen-code", '"contextWindowSize": 32768'),
+        ("opencode", '"context": 32768'),
+        ("cline", '"contextWindow": 32768'),
+        ("continue", "    contextLength: 32768"),
     ],
 )
 def test_an_agent_that_assumes_a_window_is_told_the_engine_s(name: str, expected: str, home: Home):
