@@ -63,29 +63,39 @@ def connect(
     if remote:
         _say_lines(connection.connect_remote(remote, place, _remote_record(config, target)))
     show_files(connection.connect(changes, _record(config, target), private=place.key is not None))
-    if remote or (changes and not target.imports):
-        overrides = target.overrides(place, Home())
-        console.print(
-            f"{target.title} now uses {place.url}{', except:' if overrides else '.'}", soft_wrap=True
-        )
-        for sentence in overrides:
-            console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
+    show_use(target, place, Home(), remote=remote is not None)
+    if remote or changes:
         console.print(f"To undo: [cyan]burnish disconnect {target.name}[/]", soft_wrap=True)
-        console.print(f"To rate an answer, type into the agent: [cyan]{escape(target.rating)}[/]")
-        if place.mode == "prompt" and target.choice:
-            console.print(f"After an answer it shows {target.choice}.")
-        elif place.mode == "prompt":
-            console.print(
-                f"[yellow]feedback.mode is prompt, but {target.title} can't show a choice after an answer.[/]"
-            )
-    if steps := target.by_hand(place):
-        console.print(escape(steps), soft_wrap=True)
     if upstream is None:
         console.print(
             f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
         )
     elif narrow := _too_narrow(target, place.window, Proxy(url)):
         console.print(f"[yellow]{escape(narrow)}[/]", soft_wrap=True)
+
+
+def show_use(agent: Agent, place: Place, home: Home, *, remote: bool = False) -> None:
+    """Say whether an agent uses burnish now, what still overrides it, how to rate, and what is left to do by hand.
+
+    ``remote``: it was connected by its API.
+    """
+    connected = remote or (agent.changes(place, home) and not agent.imports)
+    if connected:
+        overrides = agent.overrides(place, home)
+        console.print(
+            f"{agent.title} now uses {place.url}{', except:' if overrides else '.'}", soft_wrap=True
+        )
+        for sentence in overrides:
+            console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
+    console.print(f"To rate an answer, type into {agent.title}: [cyan]{escape(agent.rating)}[/]")
+    if place.mode == "prompt" and agent.choice:
+        console.print(f"After an answer it shows {agent.choice}.")
+    elif place.mode == "prompt" and connected:
+        console.print(
+            f"[yellow]feedback.mode is prompt, but {agent.title} can't show a choice after an answer.[/]"
+        )
+    if steps := agent.by_hand(place):
+        console.print(escape(steps), soft_wrap=True)
 
 
 def disconnect(

@@ -86,6 +86,23 @@ def test_the_small_model_replaces_one_that_is_gone(home: Path, env: dict[str, st
     assert "claude-code, codex, " in done.stdout and "installed, but not connected" in done.stdout
 
 
+def test_settings_that_still_override_burnish_are_named_by_init(
+    home: Path, env: dict[str, str], flags: list[str]
+) -> None:
+    (home / ".codex" / "work.config.toml").write_text('model_provider = "azure"\n')
+    (home / ".qwen" / "settings.json").chmod(0o600)
+    (home / ".qwen" / "settings.json").write_text(
+        '{"modelProviders": {"openai": [{"id": "default", "baseUrl": "http://127.0.0.1:1234/v1"}]}}'
+    )
+    result = call(*flags, "--agents", "codex,qwen-code,cline", env=env).stdout
+    assert "except:\n  codex --profile work takes model_provider = 'azure'" in result
+    assert "is called 'default', too, and comes first" in result
+    assert (
+        f"Cline now uses http://127.0.0.1:{flags[-1]}.\nTo rate an answer, type into Cline: /rl good"
+        in result
+    )
+
+
 def test_a_dry_run_plans_and_writes_nothing(home: Path, env: dict[str, str], flags: list[str]) -> None:
     before = snapshot(home)
     done = call(*flags, "--agents", "codex,llm", "--dry-run", env=env)

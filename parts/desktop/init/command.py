@@ -16,7 +16,7 @@ from burnish.config.config import Config, default_config_file
 from burnish.config.settings import ENV_PREFIX
 from burnish.parts.connect import AGENTS, Home, Place
 from burnish.parts.connect.base import EMBEDDED
-from burnish.parts.connect.command import place_at, show_files, window_at
+from burnish.parts.connect.command import place_at, show_files, show_use, window_at
 from burnish.parts.desktop.init.backend import SIZE, install, missing_backend
 from burnish.parts.desktop.init.background import ServiceEnd, ServiceHere, ServiceStart
 from burnish.parts.desktop.init.carrying_out import Background, carry_out, purge, undo
@@ -161,7 +161,7 @@ def _set_up(flags: Flags, *, asks: bool, dry_run: bool) -> None:
             install(command)
         with console.status("starting burnish …" if isinstance(step, ServiceStart) else ""):
             carry_out(plan, step)
-    show_result(plan, place)
+    show_result(plan, place, home)
     if not (asks or earlier or flags.agents or answers.upstream):
         show_unconnected([name for name in agents_here(home) if name not in answers.agents])
     show_how_it_runs(
@@ -287,14 +287,10 @@ def short_path(path: Path, home: Home) -> str:
     return f"~/{path.relative_to(home.path)}" if path.is_relative_to(home.path) else str(path)
 
 
-def show_result(plan: SetupPlan, place: Place) -> None:
+def show_result(plan: SetupPlan, place: Place, home: Home) -> None:
     console.print(f"\n[bold]burnish is set up[/] for [bold cyan]{escape(place.url)}[/]", soft_wrap=True)
     for name in plan.answers.agents:
-        console.print(
-            f"  {AGENTS[name].title}: to rate, type [cyan]{escape(AGENTS[name].rating)}[/]", soft_wrap=True
-        )
-        if steps := AGENTS[name].by_hand(place):
-            console.print(escape(steps), soft_wrap=True)
+        show_use(AGENTS[name], place, home)
     console.print(
         f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
     )
