@@ -11,7 +11,7 @@ from burnish.proxy.access.access import may
 from burnish.proxy.feedback.usability import usability
 from burnish.proxy.http.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.attribution import HELD
+from burnish.proxy.log.attribution import HISTORY_AT_SERVER
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.messages import text_of
 from burnish.proxy.records import (
@@ -79,12 +79,12 @@ async def answer_command(
             answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
             target, voice = await _target(log, request), (request.caller, identity.key)
-            shown = None if may(identity, Access.AS_NAMED) else request.messages or ()
+            client_messages = None if may(identity, Access.AS_NAMED) else request.messages or ()
             if command.name == "undo":
-                answer = await _undo(log, target, voice, on_feedback, shown)
+                answer = await _undo(log, target, voice, on_feedback, client_messages)
             else:
-                rated = await _add(log, target, _draft(command, target, voice), rules, on_feedback)
-                answer = f"{rated} – {_quote(target, shown)} ({UNDO_HINT})"
+                confirmation = await _add(log, target, _draft(command, target, voice), rules, on_feedback)
+                answer = f"{confirmation} – {_quote(target, client_messages)} ({UNDO_HINT})"
         else:
             answer = _help(command, actions)
     except NotFound as error:
@@ -97,7 +97,7 @@ async def answer_command(
         answer = f"nothing was rated: {error.message}\n{ids}"
     except Unavailable as error:
         answer = f"the command failed: {one_line(error.message)}"
-    untaken = [UNTAKEN, *(f"  {line}" for line in command.rest.split("\n"))] if command.rest else ()
+    untaken = [UNTAKEN, *(f"  {line}" for line in command.remainder.split("\n"))] if command.remainder else ()
     return "\n".join((PREFIX + answer, *untaken))
 
 
@@ -114,8 +114,8 @@ async def _target(log: Log, request: CommandRequest) -> Completion:
     if request.messages is None:
         return await log.resolve(last_of=request.caller, session=request.session)
     history = without_command(request.messages)
-    if request.held and not any(message.get("role") == "assistant" for message in history):
-        raise NotFound(HELD)
+    if request.remote_context and not any(message.get("role") == "assistant" for message in history):
+        raise NotFound(HISTORY_AT_SERVER)
     return await log.resolve_history(history, request.caller, request.session)
 
 
@@ -167,9 +167,9 @@ async def _undo(
     target: Completion,
     voice: RaterKey,
     on_feedback: Callable[[Feedback], None],
-    shown: Sequence[dict[str, Any]] | None,
+    client_messages: Sequence[dict[str, Any]] | None,
 ) -> str:
-    """Take back what a rater said last in the conversation of an answer. ``shown``: as of ``_quote``."""
+    """Take back what a rater said last in the conversation of an answer. ``client_messages``: as of ``_quote``."""
     feedbacks: Sequence[Feedback] = await log.feedbacks(
         conversation_id=target.conversation_id, rater=voice[0], limit=FEEDBACK_SEARCHED
     )
@@ -178,11 +178,11 @@ async def _undo(
         None,
     )
     if own is None:
-        return f"you have no rating to take back on {_quote(target, shown)} or before it"
+        return f"you have no rating to take back on {_quote(target, client_messages)} or before it"
     on_feedback(await log.undo_feedback(own.id))
     answer = await log.completion(own.draft.completion_id)
     rating = answer.rated(own.draft.choice)
-    return f"taken back; {counting_in_words(rating)} – {_quote(answer, shown)}"
+    return f"taken back; {counting_in_words(rating)} – {_quote(answer, client_messages)}"
 
 
 def _quote(completion: Completion, client_messages: Sequence[dict[str, Any]] | None) -> str:

@@ -23,7 +23,7 @@ from burnish.proxy.records import Completion, RequestFacts
 from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.items import Answers, references, resolved, response_named
 
-HELD = (
+HISTORY_AT_SERVER = (
     "the server holds this conversation, so its last answer is unknown here: rate it by its completion_id, or with "
     "`burnish good`"
 )
@@ -101,7 +101,7 @@ def answer_before(
     if index is None:
         raise NotFound("there is no answer in this conversation yet")
     if any(references(messages[index])):
-        raise NotFound(HELD)
+        raise NotFound(HISTORY_AT_SERVER)
     matches = _by_key(connection, context[index])
     if matches:
         return preferred(matches, session, caller)[0].id

@@ -111,8 +111,8 @@ def parsed(completion: Completion) -> Parsed:
     request = surface.read(loads_storable(wire.request_body))
     messages: Sequence[dict[str, Any]] = (
         request.messages
-        if request.held is None
-        else with_held(request.messages, request.params, request.held)
+        if request.remote_context is None
+        else with_held(request.messages, request.params, request.remote_context)
     )
     context = tuple(path(messages))
     try:

@@ -91,7 +91,7 @@ class ChatCommands(Step):
         identity = identity_of(exchange.scope)
         text = await self._answer(
             CommandRequest(
-                command, request.messages, caller, session, identity, request.previous, request.held
+                command, request.messages, caller, session, identity, request.previous, request.remote_context
             )
         )
         exchange.answer = surface.answer(text, request, completion_id(), request.model or "burnish")

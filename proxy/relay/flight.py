@@ -284,8 +284,8 @@ class PassthroughUnderWay(Ending):
         """Return the model in the query or the body."""
         if b"model=" in self._scope["query_string"]:
             return next(iter(parse_qs(self._scope["query_string"].decode("latin-1")).get("model", ())), None)
-        if found := MODEL.search(self.request.both()):
-            quoted, plain = found.groups()
+        if match := MODEL.search(self.request.both()):
+            quoted, plain = match.groups()
             with suppress(ValueError):  # no text at all, so no name either
                 # The log can't hold half characters.
                 text = str(json.loads(quoted)).encode("utf-8", "replace") if quoted else plain
@@ -294,8 +294,8 @@ class PassthroughUnderWay(Ending):
 
     def _usage(self) -> dict[str, Any]:
         """Return the usage that the answer states; {} if it is not found."""
-        found = self._unpacked() if self.encoding else self._response.both()
-        text = found.decode("utf-8", "replace")
+        content = self._unpacked() if self.encoding else self._response.both()
+        text = content.decode("utf-8", "replace")
         for at in USAGE.finditer(text):
             try:
                 usage, _ = json.JSONDecoder().raw_decode(text, at.end())

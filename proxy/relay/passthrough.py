@@ -103,10 +103,10 @@ class PassthroughRelay:
         encoding, resumed = record.encoding, b"starting_after" in scope["query_string"]
         with suppress(Undecodable):  # a short one is read at once, before the client asks again
             content, encoding = decode(content, encoding, LARGE_BYTES), ""
-        read = partial(final_response, content, record.content_type, encoding, resumed=resumed)
+        reader = partial(final_response, content, record.content_type, encoding, resumed=resumed)
         # The client has the answer in any case, and ``/healthz`` tells of the log.
         with suppress(UpstreamUnreachable, Unavailable):
-            if body := await read_apart(self._apart, content, encoding, read):
+            if body := await read_apart(self._apart, content, encoding, reader):
                 await self._log.complete_response(response_id, caller_of(named_headers(scope)), body)
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:

@@ -177,8 +177,8 @@ class Translator:
         if target.authorization is None:  # else burnish's own key is used
             query = scope["query_string"].split(b"&")
             keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in query if each.startswith(QUERY_KEY)]
-        if found := bearer or next((b"Bearer " + key for key in keys if key), None):
-            headers.append((b"authorization", found))
+        if credential := bearer or next((b"Bearer " + key for key in keys if key), None):
+            headers.append((b"authorization", credential))
         return with_headers({**scope, "path": CHAT_PATH, "query_string": b""}, headers)
 
     async def _translated(
@@ -215,10 +215,10 @@ class Translator:
 
     async def _before(self, name: str, flight: Flight, param: str) -> Held:
         """Return what came before, up to a response that a member of a request names. Raises InvalidRequest."""
-        found = await self._log.held_up_to(name, flight.asked.caller, flight.asked.session)
-        if found is None:
+        history = await self._log.held_up_to(name, flight.asked.caller, flight.asked.session)
+        if history is None:
             raise _not_found(name, param)
-        return found
+        return history
 
 
 def _not_found(name: str, param: str) -> InvalidRequest:

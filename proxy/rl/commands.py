@@ -33,7 +33,7 @@ class CommandRequest(NamedTuple):
     identity: Identity
     previous: str | None = None
     """The response that the request continues, if the upstream keeps the history."""
-    held: str | None = None
+    remote_context: str | None = None
     """As of ``ChatRequest``."""
 
 

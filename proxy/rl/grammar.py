@@ -22,7 +22,7 @@ class Command:
     """Of a rating, in [-1, 1]."""
     scale: str | None = None
     """binary | likert."""
-    rest: str = ""
+    remainder: str = ""
     """What stands below a good rating, behind a blank line: likelier the next question than a comment."""
 
 
@@ -99,6 +99,6 @@ def _rating(word: str, tail: str, blank_line: re.Match[str] | None) -> Command:
     reward, scale = (
         ((int(word) - 3) / 2, "likert") if word in LIKERT else (1.0 if word in GOOD else -1.0, "binary")
     )
-    rest = blank_line.string[blank_line.end() :].strip(BLANK) if blank_line and reward > 0 else ""
-    comment = tail[: len(tail) - len(rest)].strip(BLANK)
-    return Command("rate", SEPARATOR.sub("", comment), reward, scale, rest)
+    remainder = blank_line.string[blank_line.end() :].strip(BLANK) if blank_line and reward > 0 else ""
+    comment = tail[: len(tail) - len(remainder)].strip(BLANK)
+    return Command("rate", SEPARATOR.sub("", comment), reward, scale, remainder)

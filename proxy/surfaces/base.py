@@ -33,7 +33,7 @@ class ChatRequest:
     after_command: bool = False
     """Whether it continues our answer to a ``/rl`` command, which the upstream doesn't know. Then ``previous`` is the
     response before, and ``without`` puts it into the body."""
-    held: str | None = None
+    remote_context: str | None = None
     """Id of what the upstream adds to ``messages``: a conversation, a stored prompt or a cache."""
 
 

@@ -86,8 +86,10 @@ class Gemini(Translatable):
             messages.insert(0, {"role": "system", "content": content_of(system)})
             origins.insert(0, -1)
         cached = member(body, "cachedContent")
-        held = cached if isinstance(cached, str) else None
-        return ChatRequest(messages, self.model, self.stream, _params(body), tuple(origins), held=held)
+        cache = cached if isinstance(cached, str) else None
+        return ChatRequest(
+            messages, self.model, self.stream, _params(body), tuple(origins), remote_context=cache
+        )
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return {**body, "contents": without_items(_contents(body), request, cut)}

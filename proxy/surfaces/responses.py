@@ -82,7 +82,7 @@ class Responses(Translatable):
             tuple(origins),
             before_ours(OUR_PREFIX, previous) if previous and after_command else previous,
             after_command,
-            held=_held(body.get("conversation")) or _held(body.get("prompt")),
+            remote_context=_id_of(body.get("conversation")) or _id_of(body.get("prompt")),
         )
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
@@ -151,7 +151,7 @@ def _input(body: Json) -> ReadItems:
     return read_items(items)
 
 
-def _held(kept: Any) -> str | None:
+def _id_of(kept: Any) -> str | None:
     """Return the id of what the upstream keeps."""
     name = kept.get("id") if isinstance(kept, dict) else kept
     return name if isinstance(name, str) and name else None

@@ -21,8 +21,8 @@ def good(comment: str = "") -> Command:
     return Command("rate", comment, 1.0, "binary")
 
 
-def below(rest: str, comment: str = "") -> Command:
-    return replace(good(comment), rest=rest)
+def below(remainder: str, comment: str = "") -> Command:
+    return replace(good(comment), remainder=remainder)
 
 
 def bad(comment: str = "") -> Command:
@@ -49,7 +49,7 @@ COMMANDS = [
         good("clear\nand short"),
         ["good clear\nand short", "good\nclear\nand short", "good clear\nand short\n\n"],
     ),
-    (replace(likert(4), rest="Next."), ["4\n\nNext."]),
+    (replace(likert(4), remainder="Next."), ["4\n\nNext."]),
     (likert(3, "Hm.\n\nWell."), ["3 Hm.\n\nWell."]),
     (bad(), ["bad", "👎🏿", "-1", "−1", "no.", "down"]),
     (bad("too long"), ["bad: too long"]),
