@@ -19,7 +19,6 @@ from burnish.adapters.manifest import AdapterVersion, Provenance
 from burnish.adapters.registry import PASSED_AGAINST, version_label, waiting
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
-from burnish.config.hyperparameters import WITH_COMMENTS
 from burnish.gate import Evidence, Verdict, judge
 from burnish.gate.evidence import Attempted
 from burnish.learner import export, sampling
@@ -85,8 +84,6 @@ class Cycle:
     """Held while the trainer runs: the machine has memory for one."""
     _earlier: Sequence[Durations] = field(default=(), init=False)
     """How long earlier runs like the current one took."""
-    _objective: str = field(default="", init=False)
-    """Of the current run."""
 
     def __post_init__(self) -> None:
         self.log, self.registry, self.train = self.planner.log, self.planner.registry, self.planner.train
@@ -98,7 +95,7 @@ class Cycle:
     def progress(self, run_id: str) -> Progress | None:
         """Return how far the current run is; None before its job is written."""
         marks = read(self.job(run_id).phases)
-        return progress(marks, time.time(), self._earlier, comments=self._objective in WITH_COMMENTS)
+        return progress(marks, time.time(), self._earlier)
 
     async def forget(self, current: str | None) -> None:
         """Delete the texts of erased completions outside the log: jobs, proofs, and the examples of verdicts.
@@ -188,7 +185,6 @@ class Cycle:
         """Carry a prepared plan out. Raises what ``prepare`` raises; the live version stays then."""
         job = self.job(plan.spec.run_id)
         await asyncio.to_thread(self._take_over, job)
-        self._objective = plan.spec.objective
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         resumed = bool(read(job.phases))
         Phases(job.phases).begin("loading")
@@ -234,7 +230,6 @@ class Cycle:
         job = self.job(version.manifest.run_id)
         plan = await self.planner.plan_again(job)
         Phases(job.phases).clear()
-        self._objective = plan.spec.objective
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         return await self._decide(job, plan, version, report)
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from burnish.learner.progress import (
     USUAL,
-    USUAL_PREPARING_S,
     Durations,
     Progress,
     durations,
@@ -57,19 +56,41 @@ def estimates(marks: list[Mark], now_s: float, earlier: list[Durations]) -> tupl
     return shown.eta_s, shown.run_eta_s
 
 
-@pytest.mark.parametrize(
-    ("comments", "preparing_s"), [(True, USUAL["preparing"]), (False, USUAL_PREPARING_S)]
-)
-def test_a_first_run_is_guessed_by_its_own_pace(comments: bool, preparing_s: float) -> None:
-    """One that takes twice as long as usual so far takes twice as long in all."""
-    usual = USUAL | {"preparing": preparing_s}
-    begin = 2 * usual["loading"]
-    half = begin + preparing_s
-    marks = [Mark("loading", 0), Mark("preparing", begin, 0, 64), Mark("preparing", half, 32, 64)]
-    shown = progress(marks, half, [], comments=comments)
-    assert shown
-    assert (shown.step, shown.steps, shown.guessed) == (2, 9, True)
-    assert shown.run_eta_s == pytest.approx(2 * sum(usual.values()) - half)
+@pytest.mark.parametrize(("begin", "steps"), [(2.0, 4), (900.0, 36)], ids=["a quick start", "a slow start"])
+def test_a_first_run_is_guessed_by_the_pace_of_its_training(begin: float, steps: int) -> None:
+    """One that trains twice as long as usual takes twice as long after that; how long it prepared tells nothing."""
+    step_s = 2 * USUAL["training"] / steps
+    marks = [Mark("loading", 0), *(Mark("preparing", begin * i / 9, i, 9) for i in range(10))]
+    early = progress(marks, begin, [])
+    assert early and (early.step, early.run_eta_s, early.guessed) == (2, None, False)
+    marks += [Mark("training", begin + step * step_s, step, steps) for step in range(2)]
+    at_first = progress(marks[:-1], begin + step_s / 2, [])
+    assert at_first and at_first.run_eta_s is None, "no step has told the pace"
+    shown = progress(marks, begin + step_s, [])
+    assert shown and (shown.step, shown.steps, shown.guessed) == (3, 9, True)
+    assert shown.run_eta_s == pytest.approx(2 * sum(USUAL.values()) - step_s)
+    trained = begin + 2 * USUAL["training"]
+    marks += [
+        Mark("training", trained, steps, steps),
+        Mark("staging", trained),
+        Mark("sampling", trained, 0, 8),
+    ]
+    later = progress(marks, trained + 60, [])
+    assert later and later.run_eta_s == pytest.approx(
+        2 * sum(USUAL[name] for name in ("sampling", "facts", "scoring", "judging", "swapping")) - 60
+    )
+
+
+def test_a_first_run_ends_later_than_the_counter_of_a_part() -> None:
+    """Scoring counts answers, and works before and after that."""
+    marks = [Mark("training", 0, 0, 4), Mark("training", USUAL["training"], 4, 4)]
+    began = USUAL["training"] + 1
+    marks += [Mark("scoring", began), Mark("scoring", began + 9, 0, 96), Mark("scoring", began + 99, 96, 96)]
+    rest_s = USUAL["judging"] + USUAL["swapping"]
+    for late in ([], [Mark("scoring", began + 99)]):
+        shown = progress([*marks, *late], began + 99, [])
+        pace = began / USUAL["training"]
+        assert shown and shown.run_eta_s == pytest.approx(pace * (USUAL["scoring"] + rest_s) - 99)
 
 
 def test_a_run_that_has_ended_is_at_its_last_step() -> None:
@@ -95,8 +116,7 @@ def test_nothing_counted_and_no_earlier_run_is_no_estimate() -> None:
     assert progress([], 5, EARLIER) is None
     assert estimates([Mark("loading", 0)], 5, []) == (None, None)
     for marks in ([Mark("training", 0, 0, 8)], [Mark("training", 0, 3, 8)]):
-        phase_s, run_s = estimates(marks, 5, [])
-        assert phase_s is None and run_s, "only guessed"
+        assert estimates(marks, 5, []) == (None, None)
 
 
 def test_earlier_runs_tell_how_long_uncounted_and_later_phases_take() -> None:
