@@ -54,8 +54,8 @@ class Model:
 
     @property
     def learns(self) -> bool:
-        """Whether burnish trains it when the embedded engine serves it."""
-        # Imported here: numpy takes a while, and most commands need nothing of it.
+        """Whether burnish can train it behind the embedded engine."""
+        # Imported here, because numpy takes a while to load and most commands don't need it.
         from burnish.adapters.convert.gguf_layout import TRAINABLE
 
         return self.architecture in TRAINABLE

@@ -39,7 +39,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What an engine says next after a context, greedily."""
+    """An engine's greedy answer to a context."""
 
     text: str
     likeliest: Mapping[int | str, float] = field(default_factory=dict)

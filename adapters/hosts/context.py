@@ -82,13 +82,13 @@ def window(
 
 
 def _usual(needs: Needs, slots: int, children: int, free_bytes: int | None) -> int:
-    """Return the context that a model gets if nobody sets one."""
+    """Return a model's default context."""
     share = needs.longest(slots, children, (free_bytes or 0) * _SHARE)
     return min(max(share, LEAST_TOKENS), MOST_TOKENS, needs.trained)
 
 
 def memory_of(model: Model, context: int | None, parallel: int | None, free_bytes: int | None) -> int:
-    """Return what one child takes if ``up`` serves a model of the catalogue with this context and these slots."""
+    """Return the memory of one child if ``up`` serves a model with this context and these slots."""
     slots = parallel or PARALLEL
     needs = Needs(model.context, model.token_bytes, model.mb * 10**6)
     tokens = context or _usual(needs, slots, MAX_RESIDENT, free_bytes)
