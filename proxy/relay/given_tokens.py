@@ -15,11 +15,10 @@ from typing import Any, ClassVar, TypeGuard
 from burnish.adapters.hosts.detect import Kind
 from burnish.proxy.records import Tokens
 from burnish.proxy.surfaces.base import wants_stream
+from burnish.proxy.surfaces.ends import VERBOSE
 from burnish.proxy.surfaces.lenient import Json, objects
 
 CUT = "the answer didn't come to its end"
-VERBOSE = "__verbose"
-"""llama.cpp's member with all that it knows of an answer."""
 
 
 @dataclass

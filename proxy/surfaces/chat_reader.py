@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 from burnish.proxy.surfaces.deltas import Call, Calls, Deltas
-from burnish.proxy.surfaces.ends import end_in
+from burnish.proxy.surfaces.ends import STOP_TYPE, choices_of, end_in
 from burnish.proxy.surfaces.lenient import Json, TooMuch, decode, error_in, loads, objects
 from burnish.proxy.surfaces.sse import (
     DONE,
@@ -40,6 +41,7 @@ class ChatReader:
         self._told_texts = 0
         """Pieces of the last one's arguments that were told."""
         self._half = ""
+        self._stop_type: Any = None
         self.finish_reason: str | None = None
         self.usage: Json | None = None
         self.done = False
@@ -103,10 +105,11 @@ class ChatReader:
         self.error = self.error or error_in(chunk)
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
-        for choice in objects(chunk.get("choices")):
+        for choice in choices_of(chunk):
             if choice.get("index"):
                 continue
-            end = end_in(choice)
+            self._stop_type = choice.get(STOP_TYPE) or self._stop_type
+            end = end_in(choice, self._stop_type)
             self.error = self.error or end.failure
             self.finish_reason = end.reason or self.finish_reason
             yield from self._pieces_of(self._deltas.take(choice))

@@ -10,7 +10,7 @@ import orjson
 
 from burnish.proxy.surfaces.base import Reply, unread
 from burnish.proxy.surfaces.deltas import MOST_CALLS, TOO_MANY_CALLS, Call, Calls, Deltas, plain, with_parts
-from burnish.proxy.surfaces.ends import end_in
+from burnish.proxy.surfaces.ends import STOP_TYPE, choices_of, end_in
 from burnish.proxy.surfaces.lenient import Json, TooMuch, as_text, error_in, loads_storable, objects, storable
 from burnish.proxy.surfaces.sse import (
     DONE,
@@ -42,7 +42,7 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
     if not isinstance(parsed, dict):
         return unread(body)
     merger = ChoiceMerger()
-    for choice in map(as_chat, objects(parsed.get("choices"))):
+    for choice in map(as_chat, choices_of(parsed)):
         merger.whole(choice)
     error = as_text(body) if error_in(parsed) else merger.error
     whole = not merger.in_pieces or merger.finished  # the first piece of a stream isn't an answer
@@ -71,7 +71,7 @@ def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
         response_id = response_id or chunk.get("id")
         usage = chunk.get("usage") or usage or _timed(chunk.get("timings"))
         error = error or error_in(chunk) or event_error
-        for choice in map(as_chat, objects(chunk.get("choices"))):
+        for choice in map(as_chat, choices_of(chunk)):
             merger.delta(choice)
     choices = [storable(choice) for choice in merger.choices()]
     ended = complete or merger.finished
@@ -165,6 +165,7 @@ class ChoiceMerger:
     def __init__(self) -> None:
         self._choices: dict[int, Json] = {}
         self._growing: dict[int, tuple[Deltas, Calls, Call]] = {}
+        self._stop_types: dict[int, Any] = {}
         self.in_pieces = False
         """Whether any choice came as a piece of a stream."""
         self.error: str | None = None
@@ -219,7 +220,9 @@ class ChoiceMerger:
 
     def _end(self, merged: Json, choice: Json) -> None:
         """Note what a choice says of its end."""
-        reason, failure, own = end_in(choice)
+        if STOP_TYPE in choice:
+            self._stop_types[merged["index"]] = choice[STOP_TYPE]
+        reason, failure, own = end_in(choice, self._stop_types.get(merged["index"]))
         if reason is not None:
             merged["finish_reason"] = reason
             self.own_end = own and self.own_end is not False

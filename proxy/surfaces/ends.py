@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from burnish.proxy.surfaces.lenient import error_in
+from burnish.proxy.surfaces.lenient import Json, error_in, objects
 
 End = Literal["whole", "stopped", "length", "withheld", "failed", "unknown"]
 """whole: the model ended it; stopped: at a stop string, or to go on in a next request; length: a limit cut it;
@@ -139,16 +139,33 @@ class ChoiceEnd(NamedTuple):
     failure: str | None = None
     """Why it failed, in words."""
     own: bool = False
-    """Whether the engine says that it met none of the request's stop strings.
-(un)load: Ollama answered a request that asked nothing."""
+    """Whether the engine says that it met none of the request's stop strings."""
 
 
 GOES_ON = ChoiceEnd()
 USUAL = {name: ChoiceEnd(name) for name in ("stop", "tool_calls", "length")}
 
 
-def end_in(choice: Mapping[str, Any]) -> ChoiceEnd:
+VERBOSE, STOP_TYPE = "__verbose", "stop_type"
+"""llama.cpp's member with all that it knows of a choice, and the one in it that says why the choice ended."""
+
+
+def choices_of(part: Json) -> list[Json]:
+    """Return the choices of an answer or an event. What llama.cpp says beside one of its end becomes its member."""
+    choices, verbose = objects(part.get("choices")), part.get(VERBOSE)
+    if not isinstance(verbose, dict) or not isinstance(stop_type := verbose.get(STOP_TYPE), str):
+        return choices
+    own = verbose.get("index", 0)
+    return [
+        {**choice, STOP_TYPE: stop_type} if choice.get("index", 0) == own else choice for choice in choices
+    ]
+
+
+def end_in(choice: Mapping[str, Any], stop_type: Any = None) -> ChoiceEnd:
+    """``stop_type``: llama.cpp's, which its streams say before the reason."""
     wire, native = choice.get("finish_reason"), choice.get("native_finish_reason")
+    if wire == "stop" and isinstance(stop_type, str) and stop_type in REASONS:
+        wire = stop_type
     error = error_in({"error": choice["error"]}) if "error" in choice else None
     if not (wire or error):
         return GOES_ON
