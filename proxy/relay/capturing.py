@@ -34,7 +34,7 @@ from burnish.proxy.relay.outbound import Outbound, append_members, readable
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.steps import Outgoing, Step
 from burnish.proxy.surfaces import SURFACES, Translatable
-from burnish.proxy.surfaces.lenient import Json, decode, object_in
+from burnish.proxy.surfaces.lenient import Json, decode, error_in, object_in
 from burnish.proxy.surfaces.sse import DONE
 from burnish.proxy.surfaces.writing import EVENTS
 from burnish.system.apart import WorkerProcess
@@ -239,6 +239,8 @@ def _read(content: bytes, encoding: str, way: Way) -> _AnswerRead:
         collected.lacks("the engine's answer isn't an answer of chat")
         return _AnswerRead(content, JSON_TYPE, collected, None)
     way.take(answer, collected)
+    if error := error_in(answer):
+        collected.lacks(f"the engine answered with an error: {error}")
     count = count_of(answer, "prompt_tokens")
     if not way.streams:
         return _AnswerRead(_json(answer), JSON_TYPE, collected, count)

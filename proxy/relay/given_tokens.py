@@ -186,13 +186,17 @@ def _places(ids: Sequence[int], given: Sequence[tuple[int, float]]) -> list[int]
 
 
 def as_events(answer: Json, *, usage: bool) -> Iterator[Json]:
-    """Return an unstreamed answer of chat as the events of a stream; ``usage``: whether the client wants that, too."""
+    """Return an unstreamed answer of chat as the events of a stream; ``usage``: whether the client wants that, too.
+
+    What the answer says beside the message comes with the last event, errors and stop reasons too.
+    """
     others = {name: each for name, each in answer.items() if name not in ("choices", "usage", "object")}
     head: Json = {
         name: others.pop(name) for name in ("id", "created", "model", "system_fingerprint") if name in others
     }
     head["object"] = "chat.completion.chunk"
-    for choice in objects(answer.get("choices")):
+    choices = objects(answer.get("choices"))
+    for choice in choices:
         message = choice.get("message")
         deltas = list(_deltas(message if isinstance(message, dict) else {}))
         for number, delta in enumerate(deltas):
@@ -200,10 +204,13 @@ def as_events(answer: Json, *, usage: bool) -> Iterator[Json]:
             if number == len(deltas) - 1 and "logprobs" in choice:
                 shown["logprobs"] = choice["logprobs"]
             yield {**head, "choices": [shown]}
-        end = {"index": choice.get("index", 0), "delta": {}, "finish_reason": choice.get("finish_reason")}
+        rest = {name: member for name, member in choice.items() if name not in ("message", "logprobs")}
+        end = {"index": 0, "finish_reason": None, **rest, "delta": {}}
         yield {**head, "choices": [end], **({} if usage else others)}
     if usage:
         yield {**head, "choices": [], "usage": answer.get("usage"), **others}
+    elif others and not choices:
+        yield {**head, "choices": [], **others}
 
 
 def _deltas(message: Json) -> Iterator[Json]:

@@ -246,6 +246,59 @@ async def test_an_answer_without_ids_goes_on_and_the_log_says_why(tmp_path: Path
         assert why in (await captured(http, found))["missing"]
 
 
+def mlx(answer: Json, model: Path) -> Script:
+    """mlx_lm.server, as far as burnish looks, with one answer."""
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.target == "/v1/models":
+            return await reply(orjson.dumps({"object": "list", "data": [{"id": str(model)}]}))(
+                request, writer
+            )
+        if request.target == "/v1/completions":
+            refusal = reply(b'{"error": "adapter must be a string"}', status="400 Bad Request")
+            return await refusal(request, writer)
+        known = request.target == CHAT
+        made = reply(orjson.dumps(answer)) if known else reply(b"{}", status="404 Not Found")
+        return await made(request, writer)
+
+    return script
+
+
+PARTLY: Json = {"index": 0, "message": {"role": "assistant", "content": "On the nor"}}
+FAILING: dict[str, tuple[Json, str | None]] = {
+    "a choice's error": (
+        {"choices": [{**PARTLY, "finish_reason": "error", "error": {"message": "out of memory"}}]}, "On the nor"
+    ),
+    "an error beside a choice": (
+        {"choices": [{**PARTLY, "finish_reason": "stop"}], "error": {"message": "out of memory"}}, "On the nor"
+    ),
+    "nothing but an error": ({"error": {"message": "out of memory"}}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILING)
+@both
+async def test_an_error_in_an_answer_reaches_client_and_log(
+    tmp_path: Path, name: str, streamed: bool
+) -> None:
+    answer, text = FAILING[name]
+    async with behind(tmp_path, mlx(answer, tmp_path), **CAPTURE) as (http, _):
+        found = await ask(http, stream=streamed)
+        (record,) = await logged(http)
+    assert "out of memory" in found.text
+    assert (record["outcome"], (record["reply"] or {}).get("content")) == ("cut", text)
+    assert "out of memory" in record["error"]
+
+
+async def test_a_stream_that_is_made_of_an_answer_says_how_that_ended(tmp_path: Path) -> None:
+    choice = {**PARTLY, "finish_reason": "stop", "stop_reason": "Obs:"}
+    async with behind(tmp_path, mlx({"choices": [choice]}, tmp_path), **CAPTURE) as (http, _):
+        found = await ask(http, stream=True, stop=["Obs:"])
+        (record,) = await logged(http)
+    assert [*chunks(found.text)][-1]["choices"][0]["stop_reason"] == "Obs:"
+    assert record["finish_reason"] == "stop_sequence"
+
+
 @both
 async def test_nothing_is_changed_for_an_upstream_that_gives_no_ids(tmp_path: Path, streamed: bool) -> None:
     body = BODY[:-1] + b', "stream":true}' if streamed else BODY
