@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from burnish.proxy.surfaces.chat import as_chat
+from burnish.proxy.surfaces.deltas import Calls, Deltas
+from burnish.proxy.surfaces.ends import end_in
 from burnish.proxy.surfaces.frames import Frames, UnreadableAnswer, frames, unpacking
 from burnish.proxy.surfaces.gemini_contents import member, parts_of
 from burnish.proxy.surfaces.lenient import Json, TooMuch, objects
@@ -40,7 +43,7 @@ class Arriving:
     def __init__(self, surface: str, content_type: str, content_encoding: str) -> None:
         self._surface = surface
         self._content_type = content_type
-        self._pieces = PIECES[surface]
+        self._pieces = PIECES[surface]()
         self._frames: Frames | None = None
         self.over = False
         """Whether nothing more can be read."""
@@ -93,30 +96,43 @@ def _storable(text: str) -> str:
     return text
 
 
-def _chat(part: Json) -> Iterator[Piece]:
-    for choice in objects(part.get("choices")):
-        if choice.get("index"):
-            continue
-        delta = choice.get("delta")
-        if isinstance(delta, dict):
-            yield from _message(delta)
-        elif isinstance(text := choice.get("text"), str):  # completions
-            yield "text", text
+class _Chat:
+    """Reads the first choice of a stream of chat."""
+
+    def __init__(self, as_chat: Callable[[Json], Json] = lambda choice: choice) -> None:
+        """``as_chat``: converts a choice into chat's."""
+        self._as_chat = as_chat
+        self._deltas, self._calls = Deltas(), Calls()
+        self._name_count = 0
+        """Calls whose turn has been."""
+
+    def __call__(self, part: Json) -> Iterator[Piece]:
+        for choice in objects(part.get("choices")):
+            if not choice.get("index"):
+                delta = self._deltas.take(self._as_chat(choice))
+                yield from _message(delta)
+                self._calls.take(objects(delta.get("tool_calls")))
+                yield from self._names(last=end_in(choice).reason is not None)
+
+    def _names(self, *, last: bool) -> Iterator[Piece]:
+        """Yield each name that is whole, because more than the name came; ``last``: nothing more comes."""
+        calls = self._calls.all
+        while self._name_count < len(calls):
+            call = calls[self._name_count]
+            if not (last or call.begun or self._name_count < len(calls) - 1):
+                return
+            self._name_count += 1
+            if call.name:
+                yield "tool", call.name
 
 
 def _message(message: Json) -> Iterator[Piece]:
-    """Read a delta of chat, or a message of Ollama's."""
-    content = message.get("content")
-    if isinstance(content, str):
-        yield "text", content
-    else:
-        yield from (("text", text) for part in objects(content) if isinstance(text := part.get("text"), str))
-    if isinstance(refusal := message.get("refusal"), str):
-        yield "text", refusal
+    """Read a delta of chat, or a message of Ollama's, without calls."""
+    for text in (message.get("content"), message.get("refusal")):
+        if isinstance(text, str):
+            yield "text", text
     if any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking")):
         yield "thought", ""
-    for call in objects(message.get("tool_calls")):
-        yield from _named(call.get("function"))
 
 
 def _named(holder: Any) -> Iterator[Piece]:
@@ -152,10 +168,10 @@ def _responses(part: Json) -> Iterator[Piece]:
 
 def _ollama(part: Json) -> Iterator[Piece]:
     message = part.get("message")
-    if isinstance(message, dict):
-        yield from _message(message)
-    else:
-        yield from _message({**part, "content": part.get("response")})
+    message = message if isinstance(message, dict) else {**part, "content": part.get("response")}
+    yield from _message(message)
+    for call in objects(message.get("tool_calls")):
+        yield from _named(call.get("function"))
 
 
 def _gemini(part: Json) -> Iterator[Piece]:
@@ -168,13 +184,13 @@ def _gemini(part: Json) -> Iterator[Piece]:
             yield from _named(member(content_part, "functionCall"))
 
 
-PIECES: dict[str, Callable[[Json], Iterator[Piece]]] = {
-    "chat": _chat,
-    "completions": _chat,
-    "responses": _responses,
-    "messages": _messages,
-    "ollama_chat": _ollama,
-    "ollama_generate": _ollama,
-    "gemini": _gemini,
+PIECES: dict[str, Callable[[], Callable[[Json], Iterator[Piece]]]] = {
+    "chat": _Chat,
+    "completions": lambda: _Chat(as_chat),
+    "responses": lambda: _responses,
+    "messages": lambda: _messages,
+    "ollama_chat": lambda: _ollama,
+    "ollama_generate": lambda: _ollama,
+    "gemini": lambda: _gemini,
 }
-"""By the name of the surface."""
+"""What reads the parts of one answer, by the name of the surface."""

@@ -120,7 +120,7 @@ class Completions(_OpenAi):
         return ChatRequest(messages, model, wants_stream(body), params, origins=(-1,) * len(messages))
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
-        return read_reply(body, content_type, _as_chat)
+        return read_reply(body, content_type, as_chat)
 
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
         created = int(time.time())
@@ -146,7 +146,7 @@ def _contents(prompt: Any) -> list[Any]:
     ]
 
 
-def _as_chat(choice: Json) -> Json:
+def as_chat(choice: Json) -> Json:
     """Convert a choice, or a delta, to a chat completion's."""
     if not isinstance(choice.get("text"), str):
         return choice  # the end of a stream; or a server that sends chat's

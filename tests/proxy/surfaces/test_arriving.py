@@ -11,8 +11,11 @@ import orjson
 import pytest
 import zstandard
 
+from burnish.proxy.messages import text_of
+from burnish.proxy.surfaces import surface_at
 from burnish.proxy.surfaces.arriving import TEXT_LIMIT, TOOLS_LIMIT, Arriving
 from burnish.proxy.surfaces.sse import EVENT_LIMIT_BYTES
+from tests.proxy.surfaces.test_answers import ANSWERS
 from tests.support import chat_wire, wires
 
 TEXT = "Two wörds, a 🙂 and\na line."
@@ -111,7 +114,7 @@ def test_an_answer_in_one_piece_is_left_to_the_log():
 
 
 def test_a_long_answer_is_shown_up_to_a_limit_and_so_are_its_tools():
-    calls = [{"index": n, "id": f"c{n}", "function": {"name": f"tool{n}"}} for n in range(10_000)]
+    calls = [{"index": n, "id": f"c{n}", "function": {"name": f"tool{n}"}} for n in range(1_000)]
     body = chat_wire.chunk({"tool_calls": calls}) + chat_wire.chunk({"content": "x" * 1_000_000})
     text, tools, _ = read("chat", [body, body], EVENTS)
     assert (len(text), len(tools)) == (TEXT_LIMIT, TOOLS_LIMIT)
@@ -123,6 +126,44 @@ def test_an_event_without_an_end_doesnt_fill_the_memory():
     for _ in range(3):
         arriving.feed(piece)
     assert arriving.over
+
+
+STREAMS = {
+    f"{group}: {name}": answer
+    for group, answers in ANSWERS.items()
+    for name, answer in answers.items()
+    if len(answer["frames"]) > 1
+}
+AT_THE_END = {
+    "chat: 16-single-newlines", "chat: 17-ndjson", "chat: lines-as-events", "messages: events-in-lines",
+    "responses: 25-web-search-call", "responses: 26-mcp-and-compaction-items",
+}  # fmt: skip
+"""Streams whose text is nowhere but in their last event, or that are cut into events in a way that isn't read live."""
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_is_shown_while_it_arrives_is_what_the_log_keeps(name: str):
+    answer = STREAMS[name]
+    surface, content_type = surface_at(answer["path"].partition("?")[0]), answer["headers"]["content-type"]
+    assert surface
+    frames = [frame.encode() for frame in answer["frames"]]
+    message = surface.reassemble(frames, content_type, "").message or {}
+    text, tools, _ = read(surface.name, frames, content_type)
+    called = [call.get("function") or call["custom"] for call in message.get("tool_calls") or ()]
+    expected = text_of(message) + (message.get("refusal") or "")
+    assert text == ("" if name in AT_THE_END else expected)
+    assert tools == tuple(call["name"] for call in called if call["name"])
+
+
+def test_the_name_of_a_tool_is_shown_when_it_is_whole():
+    arriving = Arriving("chat", EVENTS, "")
+    pieces = [
+        chat_wire.chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": name}}]})
+        for name in ("look", "_up")
+    ]
+    assert [arriving.feed(piece).tools for piece in (*pieces, chat_wire.chunk({}, "tool_calls"))] == [
+        (), (), ("look_up",)
+    ]  # fmt: skip
 
 
 COMMENTED = b'event: message\r\ndata: {"choices": [{"delta": {"content":\r\ndata: "a"}}]}\r\n\r\n'
