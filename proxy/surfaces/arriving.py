@@ -49,6 +49,8 @@ class Arriving:
         """Whether nothing more can be read."""
         self._left = TEXT_LIMIT
         self._tools_left = TOOLS_LIMIT
+        self._half = ""
+        """The first half of a surrogate pair, which waits for the second."""
         try:
             self._unpack = unpacking(content_encoding.strip().lower())
         except UnreadableAnswer:
@@ -69,7 +71,9 @@ class Arriving:
                     thinks = True
         except (UnreadableAnswer, TooMuch):
             self.over = True
-        return self._within(_storable("".join(texts)), tools, thinks=thinks)
+        text = self._half + "".join(texts)
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return self._within(_storable(text.removesuffix(self._half)), tools, thinks=thinks)
 
     def _read(self, chunk: bytes) -> Iterator[Piece]:
         if self._frames is None and chunk:

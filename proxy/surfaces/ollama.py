@@ -250,7 +250,7 @@ class _Collector:
         self._tokens: list[Any] = []
 
     def read(self, body: bytes) -> Reply:
-        damage = self._read(body)
+        damage = self._read(body.lstrip())
         return self._reply(damage) if self._found else unread(body)
 
     def _read(self, body: bytes) -> str | None:
