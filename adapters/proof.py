@@ -172,18 +172,31 @@ def _shift(base: Mapping[int | str, float], version: Mapping[int | str, float], 
 
 
 def _nearer(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
-    """Return how many more texts begin like the version's than like the base's, of those that tell; 1: all.
+    """Return how many more texts speak for the version than against it, of those that tell; 1: all.
 
     Texts that differ are no clear no: on a base that is rounded otherwise, a greedy text branches off at a near tie.
     """
+    votes = [vote for probe, pair in zip(probes, pairs, strict=True) if (vote := _vote(probe, pair))]
     if all(base.text == version.text for base, version in pairs):
         return 0.0
-    prefixes = [
-        [
-            sum(accumulate(map(eq, pair.version.text, text), and_))
-            for text in (probe.base_text, probe.version_text)
-        ]
-        for probe, pair in zip(probes, pairs, strict=True)
-    ]
-    votes = [1 if version > base else -1 for base, version in prefixes if version != base]
     return max(REFUTED, fmean(votes)) if votes else REFUTED
+
+
+def _vote(probe: Probe, pair: Pair) -> int:
+    """Return 1 if a text begins like the version's rather than the base's, −1 if the reverse; 0: it doesn't tell.
+
+    If it is as like the one as the other, it speaks for the version when the engine's base is less like the version's.
+    """
+    base, version = pair.base.text, pair.version.text
+    if base == version:
+        return 0
+    likeness = _common(version, probe.version_text)
+    nearer = likeness - _common(version, probe.base_text) or max(
+        0, likeness - _common(base, probe.version_text)
+    )
+    return (nearer > 0) - (nearer < 0)
+
+
+def _common(text: str, other: str) -> int:
+    """Return the length of the common beginning."""
+    return sum(accumulate(map(eq, text, other), and_))

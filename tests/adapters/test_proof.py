@@ -295,6 +295,16 @@ def test_texts_that_differ_are_no_clear_no() -> None:
     assert agreement([probe], [Pair(base, Continuation("a blue sky"))]) >= PROVEN
 
 
+def test_a_text_that_both_of_the_trainers_models_write_speaks_for_a_version_that_begins_to_write_it() -> None:
+    probe = Probe(ids=(), text="", base=(), version=(), base_text="a red fox", version_text="a red fox")
+    other, same = Continuation("a dog"), Continuation("a red fox")
+    assert agreement([probe], [Pair(other, same)]) >= PROVEN
+    assert REFUTED <= agreement([probe], [Pair(same, other)]) < PROVEN
+    assert agreement([probe] * 2, [Pair(other, same), Pair(other, other)]) >= PROVEN, (
+        "the second doesn't tell"
+    )
+
+
 def with_texts(said: Continuation) -> Continuation:
     return replace(said, likeliest={str(token): logp for token, logp in said.likeliest.items()})
 
