@@ -141,6 +141,9 @@ ROOMS: Mapping[str, Room] = {
             "tests/conftest.py",
             "tests/clients/**/*",
             "docs/agents.md",  # its snippets are run
+            "learner/asked.py",
+            "training/rendering.py",
+            "training/thoughts.py",
             "parts/connect/command.py",
             "parts/connect/hook.py",
             "cli/rate.py",

@@ -147,6 +147,10 @@ class Agent:
         found = self._get("/burnish/completions", limit=100)["data"]
         return [each for each in reversed(found) if each["id"] > self.before]
 
+    def completion(self, name: str) -> dict[str, Any]:
+        """One of these with its conversation."""
+        return dict(self._get(f"/burnish/completions/{name}"))
+
     def rated(self) -> dict[str, Any]:
         """The one of these that was rated, with its turn."""
         logged = {each["id"]: each for each in self.logged()}

@@ -24,6 +24,7 @@ SIDE_REQUESTS = {
     "managed memory extraction subagent": "There is nothing to remember.",
 }
 """Words of the system prompts of requests that are the agent's own, and the answers."""
+SOUGHT = "Look up the tool that ends a task"
 DELEGATED = "Have the sky looked at"
 ORDER = "Look at the sky"
 FOUND = "There are few clouds"
@@ -36,6 +37,8 @@ SUB_AGENTS: dict[str, dict[str, Any]] = {
 CODEX_AGENTS = "multi_agent_v1"
 """A namespace of tools: one gives the order, another one waits."""
 CODEX_AGENT = re.compile(r'"agent_id":"([^"]+)"')
+SEARCH, REFERENCE = "ToolSearch", "tool_reference"
+"""A tool, and a word in its result if that is translated."""
 ANEW = "Say it in words that you have not used"
 SHELLS: dict[str, dict[str, Any]] = {
     "Bash": {"command": COMMAND, "description": "Tell the colour"},
@@ -57,7 +60,13 @@ def question(of_tool: bool = False) -> tuple[str, str]:
     number = next(_numbers)
     if of_tool:
         return f"{TOOL}, number {number}.", f"The command of number {number} printed {PRINTED}."
-    return f"Why is sky number {number} blue?", f"The sky of number {number} scatters what is blue."
+    return f"Why is sky number {number} blue?", _of_the_sky(number)
+
+
+def sought() -> tuple[str, str]:
+    """Return a question that nobody asked before, for a tool that has to be looked up, and the answer to it."""
+    number = next(_numbers)
+    return f"{SOUGHT}, number {number}.", _of_the_sky(number)
 
 
 def delegated() -> tuple[str, str, str]:
@@ -82,15 +91,16 @@ def decide(asked: Asked) -> Says:
     number = ["none", *NUMBER.findall(meant or str(asked.body.get("messages") or asked.body["input"]))][-1]
     if ORDER in meant:
         return Says(f"{FOUND} in number {number}.")
+    if SOUGHT in meant and SEARCH in asked.tools and not asked.results:
+        return _call(SEARCH, {"query": "select:TaskStop", "max_results": 1})
     if DELEGATED in meant and (call := _delegating(asked, f"{ORDER}, number {number}.")):
         return call
     if asked.results and FOUND in asked.results[-1]:
         return Says(f"Number {number} was looked at.")
     if asked.results and (ordered := CODEX_AGENT.search(asked.results[-1])):
-        return _call(
-            "wait_agent", {"targets": [ordered[1]], "timeout_ms": round(within(60_000))}, CODEX_AGENTS
-        )
-    if asked.results:
+        arguments = {"targets": [ordered[1]], "timeout_ms": round(within(60_000))}
+        return _of_codex(asked, "wait_agent", arguments)
+    if any(asked.results) and REFERENCE not in asked.results[-1]:
         printed = PRINTED if PRINTED in asked.results[-1] else asked.results[-1]
         return Says(f"The command of number {number} printed {printed}.")
     shell = next((name for name in SHELLS if name in asked.tools), None)
@@ -99,15 +109,26 @@ def decide(asked: Asked) -> Says:
     if ANEW in meant:
         _takes[number] += 1
         return Says(f"Take {_takes[number]} of number {number}.")
-    return Says(f"The sky of number {number} scatters what is blue.")
+    return Says(_of_the_sky(number))
 
 
 def _delegating(asked: Asked, order: str) -> Says | None:
     """Return the call that has a sub-agent carry out an order."""
-    if CODEX_AGENTS in asked.tools:
-        return _call("spawn_agent", {"message": order}, CODEX_AGENTS)
+    if any(tool.startswith(CODEX_AGENTS) for tool in asked.tools):
+        return _of_codex(asked, "spawn_agent", {"message": order})
     tool = next((name for name in SUB_AGENTS if name in asked.tools), None)
     return _call(tool, {**SUB_AGENTS[tool], "description": "Look", "prompt": order}) if tool else None
+
+
+def _of_codex(asked: Asked, tool: str, arguments: dict[str, Any]) -> Says:
+    """Return the call of a tool of the namespace, which is a part of the name if the request is translated."""
+    if CODEX_AGENTS in asked.tools:
+        return _call(tool, arguments, CODEX_AGENTS)
+    return _call(f"{CODEX_AGENTS}__{tool}", arguments)
+
+
+def _of_the_sky(number: object) -> str:
+    return f"The sky of number {number} scatters what is blue."
 
 
 def _call(tool: str, arguments: dict[str, Any], namespace: str = "") -> Says:

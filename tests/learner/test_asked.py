@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,12 +19,11 @@ from tests.learner.conversations import CONVERSATIONS, FORMATS, Json
 from tests.support.inprocess import calling
 from tests.support.llama_server import LlamaServer
 from tests.support.patience import within
+from tests.support.prompts import CALLS_TOOLS, Side
 from tests.support.tiny_gguf import random_llama
-from tests.support.token_ids import held
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-CALLS_TOOLS = Path(__file__).parents[1] / "support" / "calls_tools.jinja"
 THINKS = """{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' }}
 {%- if message.reasoning_content %}{{- '<think>\n' + message.reasoning_content + '\n</think>\n\n' }}{%- endif %}
 {{- message.content + '<|im_end|>\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}
@@ -41,41 +38,6 @@ ALTERNATES = """{{ bos_token }}{% for message in messages %}{% if (message.role 
 DROPS = """{% for message in messages %}{% if message.role != 'system' %}
 {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endif %}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
-
-
-@dataclass
-class Side:
-    """One engine, and burnish before it."""
-
-    burnish: httpx.AsyncClient
-    engine: httpx.AsyncClient
-    renderer: Renderer
-
-    async def asked(self, path: str, body: Json) -> Completion:
-        """The logged completion of a request, as the engine was asked."""
-        answer = await self.burnish.post(path, json=body)
-        assert answer.status_code == 200, answer.text
-        name = answer.headers["x-burnish-completion-id"]
-        logged = (await self.burnish.get(f"/burnish/completions/{name}")).json()
-        parts: list[Any] = [
-            kind(**{field: logged[field] for field in kind._fields if field in logged})
-            for kind in (RequestFacts, Answerer, CompletionEnd)
-        ]
-        members = {
-            "messages": tuple(logged["messages"]),
-            "params": logged["params"],
-            "reply": logged["reply"],
-        }
-        return as_asked(Completion(name, *parts, **members), "llamacpp")
-
-    async def check(self, path: str, body: Json) -> None:
-        made = await self.asked(path, body)
-        prompt = self.renderer.prompt(
-            made.messages, made.params.get("tools") or (), made.params[TEMPLATE], as_engine=True
-        )
-        text = self.renderer._tokenizer.decode(prompt)
-        assert len(prompt) == made.ended.prompt_tokens, text
-        assert await held(self.engine, {"prompt": prompt, "reply": []}) >= len(prompt) - 1, text
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
