@@ -13,7 +13,7 @@ from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.learner.asked import TEMPLATE, as_asked, instructed
 from burnish.proxy.log import Rating
-from burnish.proxy.log.faults import FAULTS
+from burnish.proxy.log.faults import in_words
 from burnish.proxy.records import Answerer, Completion, RatedCompletion, Tokens
 from burnish.proxy.surfaces.ends import finished
 from burnish.training.job import Objective, PromptRead, Sample
@@ -61,7 +61,9 @@ def left_out(ratings: Sequence[Rating], learnt_ids: Collection[str]) -> dict[str
     """Count the rated answers that can't be learnt from and never were, by reason."""
     return dict(
         Counter(
-            FAULTS[rating.fault] for rating in ratings if rating.fault and rating.rating_id not in learnt_ids
+            in_words(rating.fault)
+            for rating in ratings
+            if rating.fault and rating.rating_id not in learnt_ids
         )
     )
 

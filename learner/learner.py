@@ -29,7 +29,7 @@ from burnish.learner.trainer import latest_step
 from burnish.learner.versions import Promoted, Versions
 from burnish.proxy.http.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.log import RatingCounts, RatingTally, ReadyCounts
-from burnish.proxy.log.faults import FAULTS
+from burnish.proxy.log.faults import in_words
 from burnish.proxy.log.runs import Run
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory, latest_prompts
@@ -118,7 +118,7 @@ class Learner:
             "run": self.shown(run) if run else None,
             "waiting": {"version": waits.number, "reason": waits.reason} if waits else None,
             "ready": ready._asdict() | {"new_comments": ready.new_comments},
-            "left_out": {FAULTS[fault]: count for fault, count in self._counts.left_out.items()},
+            "left_out": {in_words(fault): count for fault, count in self._counts.left_out.items()},
             "prompts": prompts.model_dump() if prompts else None,
             "needed": {
                 "new": self._train.min_ratings,

@@ -421,7 +421,8 @@ class RatedCompletion:
     correction: str | None
     worse: tuple[dict[str, Any], ...] = ()
     """Other replies to the same context, which this one was preferred over."""
-    fault: Fault | None = None
+    fault: str | None = None
+    """Why it can't be learnt from: a ``Fault``, or words."""
     choice: int = 0
     """Index of the choice; ``completion.reply`` is its reply."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from burnish.gate.rewards import MOST_RATED
 from burnish.proxy.log import Rating
-from burnish.proxy.log.faults import FAULTS
+from burnish.proxy.log.faults import in_words
 from burnish.proxy.messages import text_of, words
 from burnish.proxy.records import RatedCompletion
 from burnish.proxy.surfaces.ends import finished
@@ -65,7 +65,7 @@ def latest(ratings: Sequence[Rating]) -> tuple[list[Rating], dict[str, int]]:
 
     ``ratings``: the earliest answer comes first, as in the result.
     """
-    left_out = Counter(FAULTS[rating.fault] for rating in ratings if rating.fault)
+    left_out = Counter(in_words(rating.fault) for rating in ratings if rating.fault)
     newest: list[Rating] = []
     total = 0
     for rating in reversed(ratings):

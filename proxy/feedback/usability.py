@@ -13,8 +13,8 @@ from typing import Any
 
 from burnish.config.config import Config
 from burnish.config.hyperparameters import OBJECTIVES
-from burnish.proxy.log.faults import FAULTS, Rules, fault_of_choice, in_words
-from burnish.proxy.log.ratings import PEOPLE
+from burnish.proxy.log.faults import FAULTS, Message, Rules, fault_of_choice, in_words
+from burnish.proxy.log.ratings import PEOPLE, Effective
 from burnish.proxy.log.transfer import Usable
 from burnish.proxy.records import Completion, CoveredAnswer, Fault, FeedbackDraft, RejectedAnswer, Usability
 from burnish.training.presets import NOTHING, teaches
@@ -51,7 +51,21 @@ def _fault(completion: Completion, rules: Rules, *texts: str | None) -> Fault | 
 
 def rules_of(config: Config) -> Rules:
     train = config.train
-    return Rules(train.rater_weights, train.objective, config.log.scrub, config.teachers, train.next_turn)
+    return Rules(
+        train.rater_weights, train.objective, config.log.scrub, config.teachers, train.next_turn, text_fault
+    )
+
+
+def text_fault(
+    rating: Effective, messages: Sequence[Message], tools: Sequence[Message], reply: Message
+) -> str | None:
+    """As of ``log.faults.TextFault``: why no part of what counts can teach, or None if one can."""
+    obstacles: list[str | None] = []
+    if rating.reward is not None or rating.correction or rating.preferred_over:
+        obstacles.append(unteachable(messages, reply))
+    if rating.comment and (rating.reward or 0.0) <= 0:
+        obstacles.append(uncommentable(messages, tools, reply))
+    return obstacles[0] if obstacles and all(obstacles) else None
 
 
 def usability_by(rules: Rules) -> Usable:

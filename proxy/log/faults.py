@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -23,7 +23,7 @@ OWN_PROMPT: Mapping[str, Fault] = {
 ERROR_CHARACTERS = 200
 """Of an error that is named in a reason."""
 
-FAULTS: Mapping[Fault, str] = {
+FAULTS: Mapping[str, str] = {
     "incomplete": "the answer was cut off or never came",
     "error": "the engine answered with an error",
     "withheld": "a filter or a refusal ended the answer",
@@ -37,6 +37,11 @@ FAULTS: Mapping[Fault, str] = {
     "not_teaching": "a further upstream gave the answer: to learn from it, if its terms allow that, set "
     "teaches = true in [upstreams.NAME]",
 }
+
+
+Message = Mapping[str, Any]
+TextFault = Callable[[Effective, Sequence[Message], Sequence[Message], Message], str | None]
+"""Returns in words why nothing can be learnt from the feedback on an answer, by its context, tools and reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Rules:
     """The further upstreams with ``teaches``."""
     next_turns: bool = False
     """The next message of the user is the comment on a bad answer that has none."""
+    text_fault: TextFault = lambda rating, messages, tools, reply: None
 
     def fault(self, upstream_table: str | None, credential: bool, *texts: str | None) -> Fault | None:
         """Return the fault of an answer by its upstream, or by a key or a token in its exchange or in feedback."""
@@ -96,8 +102,9 @@ def fault_of_choice(fault: Fault | None, finish_reason: str | None) -> Fault | N
     return "unknown_end" if end == "unknown" and finish_reason else None
 
 
-def in_words(fault: Fault, upstream_table: str | None, end: CompletionEnd | None = None) -> str:
-    text = FAULTS[fault].replace("NAME", upstream_table or "NAME")
+def in_words(fault: str, upstream_table: str | None = None, end: CompletionEnd | None = None) -> str:
+    """``fault``: a ``Fault``, or words."""
+    text = FAULTS.get(fault, fault).replace("NAME", upstream_table or "NAME")
     if end and fault == "unknown_end":
         return f"{text}: {end.finish_reason!r}"
     if end and end.error and fault == "incomplete":

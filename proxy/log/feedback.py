@@ -118,24 +118,35 @@ class Facts(NamedTuple):
     """Whether burnish added instructions to the prompt."""
     choices: int | None
     """The content that holds its choices, if there are several."""
+    reply: int | None
+    params: tuple[int | None, int | None]
+    """The contents that hold its parameters."""
 
 
 def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
     rows = connection.execute(
-        f"""SELECT id, conversation_id, outcome, status, finish_reason, surface, node, reply IS NOT NULL, settings,
+        f"""SELECT id, conversation_id, outcome, status, finish_reason, surface, node, reply, settings,
             definitions, choices, holds_credential, instructions IS NOT NULL, {", ".join(Answerer._fields)}
         FROM completion WHERE id IN (SELECT value FROM json_each(?))""",  # noqa: S608 – names of our own
         (as_json(completion_ids),),
     ).fetchall()
     reader, by_id = Reader(connection), {}
     for (
-        name, conversation, outcome, status, reason, surface, node, replied, settings, definitions, choices, holds,
+        name, conversation, outcome, status, reason, surface, node, reply, settings, definitions, choices, holds,
         instructed, *model
     ) in rows:  # fmt: skip
         params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
-        fault = fault_of(outcome, status, reason, has_text=bool(replied and node), params=params)
+        fault = fault_of(outcome, status, reason, has_text=bool(reply and node), params=params)
         by_id[name] = Facts(
-            conversation, node, fault, bool(holds), Answerer._make(model), bool(instructed), choices
+            conversation,
+            node,
+            fault,
+            bool(holds),
+            Answerer._make(model),
+            bool(instructed),
+            choices,
+            reply,
+            (settings, definitions),
         )
     return by_id
 

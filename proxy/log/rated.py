@@ -17,7 +17,7 @@ from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import NODE, Reader, as_json, select
 from burnish.proxy.messages import SYSTEM_ROLES
-from burnish.proxy.records import Answerer, Fault, RatedCompletion, answer_named
+from burnish.proxy.records import Answerer, RatedCompletion, answer_named
 
 DEFAULT_RULES = Rules()
 AT_ONCE = 128
@@ -39,7 +39,8 @@ class Rating:
     effective: Effective
     worse: tuple[str, ...]
     """Names of the answers that it was preferred over, of those that can be learnt from."""
-    fault: Fault | None
+    fault: str | None
+    """Why it can't be learnt from: a ``Fault``, or the words of ``Rules.text_fault``."""
 
     @property
     def completion_id(self) -> str:
@@ -79,29 +80,44 @@ def weighed(
 ) -> Iterator[Rating]:
     """Yield effective ratings with the facts of their answers, as far as the log has these, earliest first."""
     for answers in _parts(sorted(effective)):
-        facts = feedback.facts_of(connection, {answer_named(answer)[0] for answer in answers})
+        by_id = feedback.facts_of(connection, {answer_named(answer)[0] for answer in answers})
         reader = Reader(connection)
         for answer in answers:
             name, choice = answer_named(answer)
-            if name not in facts:
+            if name not in by_id:
                 continue
-            conversation, node, fault, credential, model, instructed, choices = facts[name]
-            if choice and choices:
-                fault = fault_of_choice(fault, reader.reason_of(choices, choice))
+            facts = by_id[name]
+            fault: str | None = facts.fault
+            if choice and facts.choices:
+                fault = fault_of_choice(facts.fault, reader.reason_of(facts.choices, choice))
             rating = effective[answer]
             if rules.next_turns and (rating.reward or 0.0) < 0 and not rating.comment and not choice:
                 rating = replace(rating, comment=next_turn(connection, name))
             worse = tuple(
                 rival
                 for rival in rating.preferred_over
-                if (rejected := reader.worse(node, answer, rival)) and not rules.fault_of_rejected(rejected)
+                if (rejected := reader.worse(facts.node, answer, rival))
+                and not rules.fault_of_rejected(rejected)
             )
             fault = (
                 fault
-                or rules.fault(model.upstream_table, credential, rating.comment, rating.correction)
+                or rules.fault(
+                    facts.served.upstream_table, facts.credential, rating.comment, rating.correction
+                )
                 or vain(rating, paired=bool(rating.correction or worse))
+                or _text_fault(reader, facts, rating, choice, rules)
             )
-            yield Rating(answer, conversation, model, instructed, rating, worse, fault)
+            yield Rating(answer, facts.conversation, facts.served, facts.instructed, rating, worse, fault)
+
+
+def _text_fault(
+    reader: Reader, facts: feedback.Facts, rating: Effective, choice: int, rules: Rules
+) -> str | None:
+    if facts.reply is None:
+        return None
+    messages, reply = reader.exchange(facts.node, facts.reply, facts.choices, choice)
+    tools = reader.params(*facts.params).get("tools") if rating.comment else None
+    return rules.text_fault(rating, messages, tools or (), reply)
 
 
 def rated(

@@ -105,6 +105,18 @@ class Reader:
         )
         return [self._message(content) for (content,) in rows]
 
+    def exchange(
+        self, node: int | None, reply: int, choices: int | None, index: int
+    ) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+        """Return the messages before an answer, and the answer: one of several ``choices`` by its index."""
+        own = (choice for choice in (self._choices(choices) if index and choices else ()))
+        choice = next((choice for choice in own if choice.index == index), None)
+        if choice is None:
+            return self.path(node), self._message(reply)
+        own_prompt = choice.prompt is not None
+        context = [{"role": "user", "content": choice.prompt}] if own_prompt else self.path(node)
+        return context, choice.reply
+
     def prompt_of(self, answer: str) -> Any:
         """Return the prompt of an answer by its name, as of ``Choice``."""
         completion_id, index = answer_named(answer)

@@ -2,8 +2,7 @@
 
 Ratings as training uses them (``RatingTally``), and what the log holds and what was said of it (``Totals``).
 
-No message is read, save where only the text can tell: the parameters of a text prompt, the contexts of two compared
-answers that were logged differently, and what the user said next.
+Of messages only those of the rated answers are read, because a text may be what can't teach (``Rules.text_fault``).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from burnish.proxy.log.ratings import (
     raters,
     rating_figures,
 )
-from burnish.proxy.records import Fault, Feedback
+from burnish.proxy.records import Feedback
 
 Figure = TypeVar("Figure")
 
@@ -74,8 +73,8 @@ class RatingCounts(NamedTuple):
     """Those that were not learnt yet."""
     all: ReadyCounts
     """The same if nothing had been learnt yet."""
-    left_out: Mapping[Fault, int]
-    """Rated answers that were not learnt and cannot be."""
+    left_out: Mapping[str, int]
+    """Rated answers that were not learnt and cannot be, by what ``Rating.fault`` says."""
 
 
 class RatingSummary(NamedTuple):
@@ -87,7 +86,7 @@ class RatingSummary(NamedTuple):
     """1: good, -1: bad, 0: neither, or not rated."""
     commented: bool
     paired: bool
-    fault: Fault | None
+    fault: str | None
 
 
 class RatingTally:

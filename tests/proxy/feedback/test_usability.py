@@ -14,10 +14,12 @@ import orjson
 import pytest
 
 from burnish.adapters.registry import Registry
+from burnish.proxy.feedback.usability import text_fault
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import CoveredAnswer
+from burnish.proxy.surfaces.items import held
 from burnish.training.lessons import DOUBTED
 from tests.proxy.feedback.test_routes import served
 from tests.proxy.log.exchanges import CALL, RESULT, all_rated, assistant, capture, rate, user
@@ -33,6 +35,7 @@ CUT = "the answer was cut off or never came"
 CUT_OFF = f"{CUT}: the upstream broke off: it closed the connection"
 REFUSED = "the engine answered with an error"
 EMPTY = "the reply is empty"
+HELD = "the history is with the upstream"
 PICTURED = "there are images, audio or files in the conversation"
 OTHER_PROMPT = "the two answers aren't to the same prompt"
 KEY = f"sk-{'a1B2c3D4' * 4}"
@@ -262,6 +265,40 @@ async def test_training_leaves_out_a_preference_over_an_answer_to_another_prompt
     await rate(log, better, 1.0, preferred_over=other)
     (rated,) = await all_rated(log)
     assert rated.fault is None, "the rating teaches"
+
+
+REFUSAL = {"role": "assistant", "content": None, "refusal": "I can't."}
+UNFIT: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any], str | None]] = {
+    "a plain answer": ([user("Tea?")], "Tea.", {"reward": 1.0}, None),
+    "an image": ([user([IMAGE, {"type": "text", "text": "Tea?"}])], "Tea.", {"reward": 1.0}, PICTURED),
+    "a history with the upstream": ([held("conv_x"), user("Tea?")], "Tea.", {"reward": 1.0}, HELD),
+    "a comment on an image": ([user([IMAGE])], "Tea.", {"reward": None, "comment": "too long"}, PICTURED),
+    "a correction of a held one": ([held("c"), user("Tea?")], "Tea.", {"reward": None, "correction": "No."}, HELD),
+    "a refusal": ([user("Tea?")], REFUSAL, {"reward": -1.0}, "the model refused to answer"),
+    "a comment on a refusal": ([user("Tea?")], REFUSAL, {"reward": -1.0, "comment": "but you can"}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+async def test_what_cannot_teach_by_its_texts_is_not_ready_and_its_reason_is_counted(log: Log, name: str):
+    context, answer, said, why = UNFIT[name]
+    made, rules = capture(log, context, answer), Rules(text_fault=text_fault)
+    await rate(log, made, **said)
+    async with served(log) as service:
+        (shown,) = (await service.http.get(f"/burnish/completions/{made}")).json()["feedback"]
+    assert (shown["usable"], None if shown["usable"] else shown["reason"]) == (why is None, why)
+    counts = await log.rating_counts(RatingTally(rules), (), "")
+    assert counts.left_out == ({why: 1} if why else {})
+    assert counts.ready.new == (0 if why else 1)
+    (rating,) = await log.ratings(rules)
+    assert rating.fault == why, "nor does a run choose it"
+
+
+async def test_a_comment_on_an_answer_with_tools_is_not_ready(log: Log):
+    made = capture(log, [user("Tea?")], params={"tools": TOOLS})
+    await rate(log, made, None, comment="too long")
+    counts = await log.rating_counts(RatingTally(Rules(text_fault=text_fault)), (), "")
+    assert (counts.ready.comments, counts.left_out) == (0, {"a comment on an answer with tools at hand": 1})
 
 
 async def test_undo_says_what_counts_now(burnish: Burnish):
