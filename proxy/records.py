@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -379,6 +380,9 @@ class CoveredAnswer(NamedTuple):
     fault: Fault | None
     upstream_table: str | None = None
     """As of ``Answerer``."""
+    messages: Sequence[dict[str, Any]] = ()
+    reply: dict[str, Any] | None = None
+    """Like ``messages``, only of an answer without fault."""
 
 
 class FeedbackReceipt(NamedTuple):

@@ -121,7 +121,9 @@ def overruled(draft: FeedbackDraft, completion: Completion) -> bool:
 def _why_not(answer: CoveredAnswer, rules: Rules) -> str | None:
     credential = answer.fault == "credential"
     fault = (None if credential else answer.fault) or rules.fault(answer.upstream_table, credential)
-    return in_words(fault, answer.upstream_table) if fault else None
+    if fault:
+        return in_words(fault, answer.upstream_table)
+    return None if answer.reply is None else unteachable(answer.messages, answer.reply)
 
 
 def _obstacles(

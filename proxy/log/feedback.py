@@ -99,12 +99,15 @@ def beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[CoveredA
     places = places_of(connection, [feedback.conversation_id], [feedback])
     neighbour_ids = {*covered(feedback, places)} - {feedback.draft.completion_id}
     neighbours = facts_of(connection, neighbour_ids).values() if neighbour_ids else ()
-    return tuple(
-        CoveredAnswer(
-            facts.fault or ("credential" if facts.credential else None), facts.served.upstream_table
-        )
-        for facts in neighbours
-    )
+    reader = Reader(connection)
+    return tuple(_covered_answer(reader, facts) for facts in neighbours)
+
+
+def _covered_answer(reader: Reader, facts: Facts) -> CoveredAnswer:
+    fault, table = facts.fault or ("credential" if facts.credential else None), facts.served.upstream_table
+    if fault or facts.reply is None:
+        return CoveredAnswer(fault, table)
+    return CoveredAnswer(fault, table, *reader.exchange(facts.node, facts.reply, None, 0))
 
 
 class Facts(NamedTuple):

@@ -212,6 +212,9 @@ async def test_an_answer_that_a_rating_of_its_turn_covers_is_judged_by_its_own_c
     first, last = capture(log, turn[:1], CALL), capture(log, turn, "Done.")
     await rate(log, last, scope="turn")
     async with served(log) as service:
+        said = {"completion_id": last, "rating": "bad", "scope": "turn"}
+        receipt = (await service.http.post("/v1/feedback", json=said | {"rater": "bob"})).json()
+        assert (receipt["usable"], receipt["reason"]) == (False, PICTURED)
         listed = (await service.http.get("/burnish/completions")).json()["data"]
         shown = [(await service.http.get(f"/burnish/completions/{name}")).json() for name in (last, first)]
     for page in (listed, shown):
