@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from burnish.gate.replies import last_question, sound
+from burnish.gate.replies import last_question, left_in_text, sound
 from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend, room_for
 from burnish.training.dataset import Run, rendered
 from burnish.training.errors import NotTrainable
@@ -111,13 +111,15 @@ def _criticised(run: Run, samples: Sequence[Sample]) -> Iterable[CriticisedReply
         if sample.completion_id not in wordings[0]:
             continue
         try:
-            if why := uncommentable(sample.messages, sample.tools, sample.reply):
+            if why := uncommentable(sample.messages, sample.reply):
                 raise Unrenderable(why)
             contexts = [
                 with_comments(sample.messages, comments[sample.completion_id]) for comments in wordings
             ]
-            commented = tuple(tuple(renderer.opening(context, sample.template)) for context in contexts)
-            plain = tuple(renderer.opening(sample.messages, sample.template))
+            plain, *commented = (
+                tuple(renderer.opening(context, sample.template, sample.tools))
+                for context in (sample.messages, *contexts)
+            )
         except Unrenderable as error:
             has_rating = spec.objective != "critique" and sample.reward
             name = None if has_rating else sample.completion_id
@@ -126,7 +128,7 @@ def _criticised(run: Run, samples: Sequence[Sample]) -> Iterable[CriticisedReply
         reply = None
         with suppress(Unrenderable):
             reply = rendered(sample, renderer, spec.hyperparameters.max_tokens)
-        yield CriticisedReply(sample, plain, commented, reply)
+        yield CriticisedReply(sample, plain, tuple(commented), reply)
 
 
 def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> list[Revision]:
@@ -142,8 +144,7 @@ def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> lis
     usable = [
         (critique, Rendered(critique.plain, sampled.ids), fmean(sampled.logps))
         for (critique, _), sampled in zip(asking, drawn, strict=True)
-        if sampled.finished
-        and sound(run.backend.renderer.text(sampled.ids), last_question(critique.sample.messages))
+        if sampled.finished and _is_usable(critique.sample, run.backend.renderer.text(sampled.ids))
     ]
     plain = run.backend.logps([tokens for _, tokens, _ in usable], start)
     answers = [
@@ -152,6 +153,11 @@ def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> lis
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
     return explained[: MOST_REVISIONS * len(criticised)]
+
+
+def _is_usable(sample: Sample, text: str) -> bool:
+    """A text with a call in it isn't: nobody has read that call."""
+    return not (sample.tools and left_in_text(text)) and sound(text, last_question(sample.messages))
 
 
 def _unlearnt(

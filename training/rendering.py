@@ -225,11 +225,14 @@ class Renderer:
         return Rendered((*prompt, *reply[:place]), tuple(reply[place:]))
 
     def opening(
-        self, messages: Sequence[Mapping[str, Any]], template: Mapping[str, Any] = NO_ARGUMENTS
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        template: Mapping[str, Any] = NO_ARGUMENTS,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
         """Return the ids of a context up to where an answer without thoughts begins. Raises Unrenderable."""
-        turn = self._turn(messages, (), template, {"content": "", "reasoning_content": ""})
-        return self.prompt(messages, (), template) + self._ids(turn.context)
+        turn = self._turn(messages, tools, template, {"content": "", "reasoning_content": ""})
+        return self.prompt(messages, tools, template) + self._ids(turn.context)
 
     def prompt(
         self,

@@ -18,7 +18,6 @@ HELD = "the history is with the upstream"
 TOKENS = "the prompt is token ids, not text"
 NOT_ITS_OWN = "the answer holds calls or results of tools that the provider runs"
 BROKEN_CALL = "a call of a tool has no name, or its arguments aren't JSON"
-TOOLS = "a comment on an answer with tools at hand"
 NOBODY_ASKED = "no message of a user comes before the answer"
 
 
@@ -46,14 +45,10 @@ def _is_whole(call: Any) -> bool:
     return True
 
 
-def uncommentable(
-    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], reply: Message
-) -> str | None:
+def uncommentable(messages: Sequence[Message], reply: Message) -> str | None:
     """Return why a comment on a reply can't teach: the model answers again with the comment in its prompt."""
     if why := not_text(messages, reply):
         return why
-    if tools:
-        return TOOLS
     return None if any(message.get("role") == "user" for message in messages) else NOBODY_ASKED
 
 

@@ -131,7 +131,7 @@ def _obstacles(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each part of a statement about a completion, and why it can't teach."""
     answer = completion.with_choice(draft.choice)
-    messages, reply, tools = answer.messages, answer.reply or {}, answer.params.get("tools") or ()
+    messages, reply = answer.messages, answer.reply or {}
     rating = (completion.rating_of(draft.choice) if draft.reward is None else draft.reward) or 0.0
 
     def obstacle(statement: _StatementPart, *reasons: str | None) -> str | None:
@@ -154,7 +154,7 @@ def _obstacles(
     if draft.comment:
         on_good = ON_GOOD if rating > 0 else None
         statement = _StatementPart(comment=draft.comment)
-        yield ("comment", obstacle(statement, broken, on_good, uncommentable(messages, tools, reply)))
+        yield ("comment", obstacle(statement, broken, on_good, uncommentable(messages, reply)))
     if draft.correction:
         yield "correction", obstacle(_StatementPart(correction=draft.correction), unfit)
     if draft.preferred_over:

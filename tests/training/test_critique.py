@@ -26,6 +26,7 @@ from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, Sample
 from burnish.training.rendering import Rendered
 from tests.support.jobs import LONG, TOPICS, run_of, sample
+from tests.training.learnt import TOOLS
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +35,16 @@ def backend(weights: Path) -> TorchPeftBackend:
     return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
 
 
-def criticised(number: int, comment: str | None = "too long, one short sentence please") -> Sample:
+def criticised(
+    number: int, comment: str | None = "too long, one short sentence please", **more: Any
+) -> Sample:
     asked = ({"role": "user", "content": f"What is {TOPICS[number].lower()}?"},)
-    return sample(number, good=False, comment=comment, messages=asked)
+    return sample(number, good=False, comment=comment, messages=asked, **more)
 
 
 @pytest.fixture(scope="module")
 def taught(backend: TorchPeftBackend) -> list[Rendered]:
-    samples = [criticised(n) for n in range(4)] + [sample(7, good=True), sample(8, good=False)]
+    samples = [criticised(n, tools=TOOLS) for n in range(4)] + [sample(7, good=True), sample(8, good=False)]
     lessons = lessons_from_comments(run_of(backend, objective="critique"), samples)
     return [reply.tokens for lesson in lessons for reply in lesson.replies if reply.good]
 

@@ -154,7 +154,6 @@ async def test_each_part_of_a_statement_has_rules_of_its_own(burnish: Burnish):
     tools = await burnish.ask("Tea?", tools=TOOLS)
     pictured = await burnish.ask([IMAGE, {"type": "text", "text": "Tea?"}])
     told = await burnish.ask("Tea?", reply(completion(f"Use {KEY}.")))
-    at_hand = "a comment on an answer with tools at hand"
     alone: list[tuple[str, dict[str, Any], str | None]] = [
         (plain, {"preferred_over": same}, None),
         (plain, {"preferred_over": other}, OTHER_PROMPT),
@@ -162,7 +161,7 @@ async def test_each_part_of_a_statement_has_rules_of_its_own(burnish: Burnish):
         (empty, {"preferred_over": plain}, EMPTY),
         (plain, {"comment": "too long"}, None),
         (empty, {"comment": "say something"}, None),
-        (tools, {"comment": "too long"}, at_hand),
+        (tools, {"comment": "too long"}, None),
         (pictured, {"comment": "too long"}, PICTURED),
         (empty, {"correction": "Tea."}, EMPTY),
         (tools, {"correction": "Tea."}, None),
@@ -175,7 +174,6 @@ async def test_each_part_of_a_statement_has_rules_of_its_own(burnish: Burnish):
     parts: list[tuple[str, dict[str, Any], str]] = [
         (plain, {"rating": "good", "comment": "nice"}, f"the comment can't teach: {ON_GOOD}"),
         (plain, {"rating": "good", "preferred_over": other}, f"the preference can't teach: {OTHER_PROMPT}"),
-        (tools, {"rating": "bad", "comment": "too long"}, f"the comment can't teach: {at_hand}"),
         (empty, {"rating": "bad", "comment": "hm"}, f"the rating can't teach: {EMPTY}"),
     ]
     for made, said, why in parts:
