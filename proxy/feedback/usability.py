@@ -56,15 +56,13 @@ def rules_of(config: Config) -> Rules:
     )
 
 
-def text_fault(
-    rating: Effective, messages: Sequence[Message], tools: Sequence[Message], reply: Message
-) -> str | None:
+def text_fault(rating: Effective, messages: Sequence[Message], reply: Message) -> str | None:
     """As of ``log.faults.TextFault``: why no part of what counts can teach, or None if one can."""
     obstacles: list[str | None] = []
     if rating.reward is not None or rating.correction or rating.preferred_over:
         obstacles.append(unteachable(messages, reply))
     if rating.comment and (rating.reward or 0.0) <= 0:
-        obstacles.append(uncommentable(messages, tools, reply))
+        obstacles.append(uncommentable(messages, reply))
     return obstacles[0] if obstacles and all(obstacles) else None
 
 

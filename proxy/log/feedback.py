@@ -122,8 +122,6 @@ class Facts(NamedTuple):
     choices: int | None
     """The content that holds its choices, if there are several."""
     reply: int | None
-    params: tuple[int | None, int | None]
-    """The contents that hold its parameters."""
 
 
 def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
@@ -149,7 +147,6 @@ def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> d
             bool(instructed),
             choices,
             reply,
-            (settings, definitions),
         )
     return by_id
 

@@ -116,8 +116,7 @@ def _text_fault(
     if facts.reply is None:
         return None
     messages, reply = reader.exchange(facts.node, facts.reply, facts.choices, choice)
-    tools = reader.params(*facts.params).get("tools") if rating.comment else None
-    return rules.text_fault(rating, messages, tools or (), reply)
+    return rules.text_fault(rating, messages, reply)
 
 
 def rated(

@@ -295,13 +295,6 @@ async def test_what_cannot_teach_by_its_texts_is_not_ready_and_its_reason_is_cou
     assert rating.fault == why, "nor does a run choose it"
 
 
-async def test_a_comment_on_an_answer_with_tools_is_not_ready(log: Log):
-    made = capture(log, [user("Tea?")], params={"tools": TOOLS})
-    await rate(log, made, None, comment="too long")
-    counts = await log.rating_counts(RatingTally(Rules(text_fault=text_fault)), (), "")
-    assert (counts.ready.comments, counts.left_out) == (0, {"a comment on an answer with tools at hand": 1})
-
-
 async def test_undo_says_what_counts_now(burnish: Burnish):
     made = await burnish.ask("Tea?")
     for rating in ("good", "4", "bad"):
