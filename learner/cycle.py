@@ -28,10 +28,11 @@ from burnish.learner.pairs import sampled_duels
 from burnish.learner.plan import Horizon, Planner, RunOptions, RunPlan
 from burnish.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.learner.rollouts import attempts
-from burnish.learner.stopped import erase
+from burnish.learner.stopped import erase, quoted
+from burnish.learner.teaching import ENGINE_WAIT_S, answer_again
 from burnish.learner.trainer import run_step
 from burnish.proxy.log import Rating
-from burnish.proxy.records import RatedCompletion, Tokens, answer_named
+from burnish.proxy.records import RatedCompletion, Tokens
 from burnish.system.threads import in_one_thread
 from burnish.training.errors import JobError, NotTrainable, TrainingError
 from burnish.training.job import JobDirectory, JobSpec, TrainResult
@@ -43,8 +44,6 @@ logger = logging.getLogger(__name__)
 KEPT_JOBS = 10
 HELD_OUT_READ = 4 * sampling.MAX_PROMPTS
 """Held-out answers among which the gate looks for different prompts."""
-# An engine that died comes back in two seconds; a busy machine takes longer.
-ENGINE_WAIT_S = 60.0
 
 FIRST_METRICS = (("loss", "loss"), ("KL", "kl_per_token"))
 """Metrics that a person sees at once, and their keys."""
@@ -122,7 +121,7 @@ class Cycle:
         for job in jobs:
             if job.path.name == current:
                 continue
-            learnt, asked = await asyncio.to_thread(_quoted, job)
+            learnt, asked = await asyncio.to_thread(quoted, job)
             stored = await self.log.existing(learnt | asked)
             if learnt - stored:
                 logger.info(
@@ -187,8 +186,10 @@ class Cycle:
         await asyncio.to_thread(self._take_over, job)
         self._earlier = await asyncio.to_thread(earlier_runs, job)
         resumed = bool(read(job.phases))
-        Phases(job.phases).begin("loading")
+        phases = Phases(job.phases)
         if not job.is_trained:
+            await answer_again(job, self.swap, phases)
+            phases.begin("loading")
             await self._run_step("train", job)
         version = await in_one_thread(self._register, job, plan)
         logger.info("%s is trained and stored: %s", version_label(version.number), _outcome(job.result()))
@@ -201,7 +202,7 @@ class Cycle:
             why = f"trained, and not judged, as you asked: `burnish adapters judge {number}` judges it"
             conclusion = await asyncio.to_thread(self._as_candidate, version.number, why, awaits="judgement")
         if not resumed:  # else nobody should learn from its times
-            Phases(job.phases).begin("ended")
+            phases.begin("ended")
         return conclusion
 
     def _write(
@@ -318,14 +319,18 @@ class Cycle:
             shutil.rmtree(old, ignore_errors=True)
 
     def _take_over(self, job: JobDirectory) -> None:
-        """Continue from the checkpoint of an earlier run with the same inputs, if the job has none of its own."""
-        if job.checkpoint.is_dir():
+        """Take what an earlier run with the same inputs has: its checkpoint, and its teacher's replies."""
+        if job.checkpoint.is_dir() or job.teacher.exists():
             return
         for path in sorted(self.jobs.glob("run_*"), reverse=True):
             old = JobDirectory(path)
             with suppress(JobError, OSError):  # a damaged job can't be continued
-                if path != job.path and old.checkpoint.is_dir() and old.inputs() == job.inputs():
-                    old.checkpoint.rename(job.checkpoint)
+                has_some = old.checkpoint.is_dir() or old.teacher.exists()
+                if path != job.path and has_some and old.inputs() == job.inputs():
+                    if old.teacher.exists():
+                        shutil.copy(old.teacher, job.teacher)
+                    if old.checkpoint.is_dir():
+                        old.checkpoint.rename(job.checkpoint)
                     return
 
     def _register(self, job: JobDirectory, plan: RunPlan) -> AdapterVersion:
@@ -340,7 +345,7 @@ class Cycle:
                 feedback_ids=_said(choice.rating for choice in plan.training if not choice.replayed),
                 objective=plan.spec.objective,
                 hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
-                metrics=_figures(summary) | {"notes": list(plan.spec.notes)},
+                metrics=_figures(summary) | {"notes": [*plan.spec.notes, *summary.notes]},
                 held_out=_said(plan.held_out),
                 unlearnt=summary.unlearnt,
                 proof=summary.proof,
@@ -416,17 +421,6 @@ def _inputs(job: JobDirectory) -> _Inputs | None:
         return _Inputs(job.spec(), job.inputs(), horizon)
     except JobError:
         return None
-
-
-def _quoted(job: JobDirectory) -> tuple[set[str], set[str]]:
-    """Return the completions whose texts a job learns from, and those whose prompts the gate asked again."""
-    learnt, asked = set[str](), set[str]()
-    with suppress(JobError):
-        learnt |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
-        learnt |= {step.completion_id for episode in job.episodes() for step in episode.steps}
-    with suppress(JobError):  # none before the gate
-        asked |= {reply.prompt_id for reply in job.replies() if not sampling.is_ours(reply.prompt_id)}
-    return learnt, asked
 
 
 def _said(ratings: Iterable[Rating]) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from burnish.training.phases import Mark, Phase, read
 
 ORDER: tuple[str, ...] = get_args(Phase)
 LAST_PHASE = ORDER[-1]
-STEPS = len(ORDER) - 1
-"""The last phase is the end."""
+STEPS = len(ORDER) - 2
+"""The first phase is of runs on comments alone, and the last one is the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations])
     if usual is not None and (remaining_s is None or len(counters) > 1):  # the counter is only of a part
         due = usual - (time_s - begin.at)
         remaining_s = due if remaining_s is None else max(remaining_s, due)
+    with_comments = stretches[0][0].phase == ORDER[0]
     is_late = remaining_s is not None and remaining_s < 0  # it takes longer than usual
     eta_s = None if is_late else remaining_s
     return Progress(
@@ -93,7 +94,8 @@ def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations])
         total=last.total,
         eta_s=eta_s,
         run_eta_s=_whole(last.phase, remaining_s, known),
-        step=ORDER.index(last.phase) + 1,
+        step=ORDER.index(last.phase) + with_comments,
+        steps=STEPS + with_comments,
         guessed=bool(known) and not earlier,
     )
 

@@ -9,10 +9,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from burnish.learner import sampling
 from burnish.learner.plan import RunOptions
 from burnish.learner.progress import ORDER
 from burnish.proxy.log.runs import Run
+from burnish.proxy.records import answer_named
 from burnish.system import durable
+from burnish.training.errors import JobError
+from burnish.training.job import JobDirectory
 from burnish.training.phases import read
 
 FILE = "resume.json"
@@ -73,6 +77,17 @@ def erase(job: Path) -> None:
             path.unlink()
     if not (job / FILE).exists():
         job.rmdir()
+
+
+def quoted(job: JobDirectory) -> tuple[set[str], set[str]]:
+    """Return the completions whose texts a job learns from, and those whose prompts the gate asked again."""
+    learnt, asked = set[str](), set[str]()
+    with suppress(JobError):
+        learnt |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
+        learnt |= {step.completion_id for episode in job.episodes() for step in episode.steps}
+    with suppress(JobError):  # none before the gate
+        asked |= {reply.prompt_id for reply in job.replies() if not sampling.is_ours(reply.prompt_id)}
+    return learnt, asked
 
 
 def place(phases: Path) -> str:

@@ -15,30 +15,31 @@ contrast are ours. It needs neither a good rating nor a second model.
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from burnish.gate.replies import last_question, left_in_text, sound
-from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend, room_for
+from burnish.gate.replies import broken, last_question, left_in_text, sound, text_of
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
+from burnish.training.comments import (
+    LONGER,
+    TeacherPrompt,
+    pooled,
+    room_for,
+    teacher_prompts,
+    with_comments,
+)
 from burnish.training.dataset import Run, rendered
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Sample
-from burnish.training.rendering import Rendered, Unrenderable, flattened
-from burnish.training.teachable import NOBODY_ASKED, uncommentable
+from burnish.training.job import Sample, TeacherReply
+from burnish.training.rendering import Rendered, Unrenderable
+from burnish.training.teachable import uncommentable
 
-# With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
-POOLED = 3
-SAMPLES = 4
-"""Replies sampled for each comment, with the comment in the prompt."""
 MOST_REVISIONS = 2
-"""How many of those are learnt from, at most."""
-# A try may be a little longer than the reply that it is to be better than. Most that aren't done by then never end.
-LONGER = 1.25
+"""How many replies are learnt from for each comment, in the mean, at most."""
 NO_COMMENT = "no comment is left to learn from: comment on some bad answers"
 NO_ANSWER = "the model is too small: even with your comments in its prompt, it gives no usable answer"
 
@@ -46,46 +47,22 @@ NO_ANSWER = "the model is too small: even with your comments in its prompt, it g
 @dataclass(frozen=True, slots=True)
 class CriticisedReply:
     sample: Sample
-    plain: tuple[int, ...]
-    """The prompt that the reply was given to."""
-    commented: tuple[tuple[int, ...], ...]
-    """The prompt with the comment and other ones, differently pooled each time."""
+    asking: tuple[tuple[TeacherPrompt, tuple[int, ...]], ...]
+    """The prompts of the teacher, and their tokens."""
     reply: Rendered | None
     """None when it can't be rendered, e.g. because it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A sample that was drawn with comments in the prompt."""
+    """A reply that was drawn with comments in the prompt."""
 
     to: CriticisedReply
     tokens: Rendered
-    plain: Logps
     """Without the comments."""
+    plain: Logps
     gain: float
     """PMI of answer and comments (nats per token)."""
-
-
-def with_comments(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a context whose last user message ends with comments. Raises Unrenderable when there is none."""
-    context = [flattened(message) for message in messages]
-    last = max(
-        (place for place, message in enumerate(context) if message.get("role") == "user"), default=None
-    )
-    if last is None:
-        raise Unrenderable(NOBODY_ASKED)
-    context[last]["content"] = f"{context[last]['content']}\n\n({'; '.join(comments)})"
-    return context
-
-
-def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
-    """Return for each sample with a comment on a reply that was not good, by id: its comment and a few others."""
-    comments = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
-    dice, wordings = random.Random(seed), {}
-    for completion_id, own in comments.items():
-        pool = sorted(set(comments.values()) - {own})
-        wordings[completion_id] = [own, *dice.sample(pool, min(POOLED - 1, len(pool)))]
-    return wordings
 
 
 def lessons_from_comments(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
@@ -103,60 +80,104 @@ def lessons_from_comments(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
     return lessons + _lessons(_unlearnt(revisions, start, run.backend), -1.0, start, run.backend)
 
 
-def _criticised(run: Run, samples: Sequence[Sample]) -> Iterable[CriticisedReply]:
+def _criticised(run: Run, samples: Sequence[Sample]) -> Iterator[CriticisedReply]:
     spec, renderer = run.spec, run.backend.renderer
-    # A few hundred runs may follow each other; none uses another's dice.
-    wordings = [pooled(samples, spec.seed + 1000 * time) for time in range(SAMPLES)]
+    comments, limit = pooled(samples, spec.seed), spec.hyperparameters.max_tokens
+    prompts = defaultdict[str, list[TeacherPrompt]](list)
+    for prompt in teacher_prompts(samples, spec.seed):
+        prompts[prompt.sample.completion_id].append(prompt)
     for sample in samples:
-        if sample.completion_id not in wordings[0]:
+        if sample.completion_id not in comments:
             continue
         try:
             if why := uncommentable(sample.messages, sample.reply):
                 raise Unrenderable(why)
-            contexts = [
-                with_comments(sample.messages, comments[sample.completion_id]) for comments in wordings
+            asking = [
+                (prompt, renderer.opening(prompt.messages, sample.template, sample.tools))
+                for prompt in prompts[sample.completion_id]
             ]
-            plain, *commented = (
-                tuple(renderer.opening(context, sample.template, sample.tools))
-                for context in (sample.messages, *contexts)
-            )
         except Unrenderable as error:
-            has_rating = spec.objective != "critique" and sample.reward
-            name = None if has_rating else sample.completion_id
-            run.leave_out(f"the comment on completion {sample.completion_id}", error, name)
+            _leave_out(run, sample, error)
             continue
         reply = None
         with suppress(Unrenderable):
-            reply = rendered(sample, renderer, spec.hyperparameters.max_tokens)
-        yield CriticisedReply(sample, plain, tuple(commented), reply)
+            reply = rendered(sample, renderer, limit)
+        # A prompt that is too long is cut as that of a rated reply.
+        yield CriticisedReply(sample, tuple((prompt, tuple(ids[-limit:])) for prompt, ids in asking), reply)
+
+
+def _leave_out(run: Run, sample: Sample, error: Unrenderable) -> None:
+    has_rating = run.spec.objective != "critique" and sample.reward
+    name = None if has_rating else sample.completion_id
+    run.leave_out(f"the comment on completion {sample.completion_id}", error, name)
 
 
 def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> list[Revision]:
-    """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
-    asking = [(critique, prompt) for critique in criticised for prompt in critique.commented]
-    longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
-    limits = [
-        room_for(round(LONGER * len(critique.reply.reply)) if critique.reply else longest)
-        for critique, _ in asking
-    ]
-    prompts, seed = [prompt for _, prompt in asking], run.spec.seed
-    drawn = run.backend.sample(prompts, start, limits, seed, run.tries(seed))
+    """Return those of the teacher's replies that the comments explain best over all prompts."""
+    critiques = {critique.sample.completion_id: critique for critique in criticised}
+    replies = [reply for reply in run.job.teacher_replies() if reply.completion_id in critiques]
+    by_engine = {reply.completion_id for reply in replies}
+    unasked = [critique for name, critique in critiques.items() if name not in by_engine]
+    replies += _sampled(run, unasked, start)
     usable = [
-        (critique, Rendered(critique.plain, sampled.ids), fmean(sampled.logps))
-        for (critique, _), sampled in zip(asking, drawn, strict=True)
-        if sampled.finished and _is_usable(critique.sample, run.backend.renderer.text(sampled.ids))
+        (critique, *sides)
+        for reply in replies
+        if (sides := _with_and_without(run, critique := critiques[reply.completion_id], reply))
     ]
-    plain = run.backend.logps([tokens for _, tokens, _ in usable], start)
+    informed = run.backend.logps([tokens for _, tokens, _ in usable], start)
+    plain = run.backend.logps([tokens for _, _, tokens in usable], start)
     answers = [
-        Revision(critique, tokens, logps, informed - fmean(logps))
-        for (critique, tokens, informed), logps in zip(usable, plain, strict=True)
+        Revision(critique, tokens, logps, fmean(told) - fmean(logps))
+        for (critique, _, tokens), told, logps in zip(usable, informed, plain, strict=True)
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
     return explained[: MOST_REVISIONS * len(criticised)]
 
 
-def _is_usable(sample: Sample, text: str) -> bool:
+def _sampled(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> list[TeacherReply]:
+    """Ask the model itself, in this process."""
+    asking = [(critique, *question) for critique in criticised for question in critique.asking]
+    longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
+    limits = [
+        room_for(round(LONGER * len(critique.reply.reply)) if critique.reply else longest)
+        for critique, _, _ in asking
+    ]
+    seed, renderer = run.spec.seed, run.backend.renderer
+    drawn = run.backend.sample([ids for _, _, ids in asking], start, limits, seed, run.tries(seed))
+    return [
+        TeacherReply(
+            completion_id=prompt.sample.completion_id,
+            number=prompt.number,
+            comments=prompt.comments,
+            reply={"role": "assistant", "content": renderer.text(sampled.ids)},
+            finished=sampled.finished,
+        )
+        for (_, prompt, _), sampled in zip(asking, drawn, strict=True)
+    ]
+
+
+def _with_and_without(
+    run: Run, critique: CriticisedReply, reply: TeacherReply
+) -> tuple[Rendered, Rendered] | None:
+    """Return a reply behind the prompt with its comments, and behind the one without; None if it isn't usable."""
+    sample, limit = critique.sample, run.spec.hyperparameters.max_tokens
+    if not (reply.finished and _is_usable(sample, reply.reply)):
+        return None
+    told = tuple(with_comments(sample.messages, reply.comments))
+    with suppress(Unrenderable):
+        informed, plain = (
+            rendered(sample.with_reply(reply.reply, messages=messages), run.backend.renderer, limit)
+            for messages in (told, sample.messages)
+        )
+        return informed, plain
+    return None
+
+
+def _is_usable(sample: Sample, reply: Mapping[str, Any]) -> bool:
     """A text with a call in it isn't: nobody has read that call."""
+    if calls := reply.get("tool_calls"):
+        return not any(broken(call, sample.tools) for call in calls)
+    text = text_of(reply)
     return not (sample.tools and left_in_text(text)) and sound(text, last_question(sample.messages))
 
 

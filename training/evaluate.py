@@ -11,8 +11,8 @@ from typing import Any
 from burnish.gate.evidence import CommentFit, HeldOutReply
 from burnish.gate.replies import last_question, on_topic, topics
 from burnish.training.backends.base import Logps
+from burnish.training.comments import pooled, with_comments
 from burnish.training.compared import compared
-from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import Run
 from burnish.training.errors import JobError
 from burnish.training.job import Evaluation, JobDirectory, PolicyReply, Related, Sample
@@ -97,7 +97,8 @@ class _Scores:
         fits: dict[str, dict[str, float]] = {}
         prompts = list(dict.fromkeys(rollout.prompt_id for rollout in rollouts))
         for rollout in phases.each(rollouts if comments else ()):
-            if rollout.called:  # comments are about text
+            # Comments are about texts, and go to the end of a question.
+            if rollout.called or not last_question(rollout.messages):
                 continue
             # By prompt: both replies to it are told the same.
             wording = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]

@@ -5,6 +5,7 @@
     job.json        JobSpec                      in
     samples.jsonl   one Sample a line            in
     episodes.jsonl  one Episode a line           in, when an agent's rewards teach instead of feedback
+    teacher.jsonl   one TeacherReply a line      in, when comments teach: replies sampled from the engine
     rollouts.jsonl  one PolicyReply a line       in, for "evaluate": replies sampled from the engine
     metrics.jsonl   one dict a step              out, appended live
     prompts.json    PromptsCompared              out of "train", before it learns
@@ -62,6 +63,7 @@ __all__ = [
     "Quantize",
     "Related",
     "Sample",
+    "TeacherReply",
     "TrainResult",
 ]
 
@@ -239,6 +241,20 @@ class PolicyReply(FrozenRecord):
         return bool(self.tool_calls or self.error) or written_out
 
 
+class TeacherReply(FrozenRecord):
+    """A reply to a criticised question, with comments in its prompt. A line of ``teacher.jsonl``."""
+
+    completion_id: str
+    """Of the criticised sample."""
+    number: int
+    """Of its prompts; see ``training.comments``."""
+    comments: tuple[str, ...]
+    """Those in the prompt."""
+    reply: dict[str, Any]
+    """As of a Sample."""
+    finished: bool
+
+
 class TrainResult(FrozenRecord):
     """``result.json``."""
 
@@ -257,6 +273,8 @@ class TrainResult(FrozenRecord):
     """The samples from which nothing was learnt, by ``completion_id``, and why."""
     rewards: str | None = None
     """Where the rewards of a policy gradient came from, in words."""
+    notes: tuple[str, ...] = ()
+    """As of a JobSpec: what the trainer had to do otherwise."""
     episodes: int = 0
     """Of an agent, given to the run."""
     reward: float | None = None
@@ -319,6 +337,7 @@ class JobDirectory:
         self.adapter = path / "adapter"
         self.metrics = path / "metrics.jsonl"
         self.rollouts = path / "rollouts.jsonl"
+        self.teacher = path / "teacher.jsonl"
         self.phases = path / "phases.jsonl"
         """See ``training.phases``."""
         self.prompts = path / "prompts.json"
@@ -359,6 +378,9 @@ class JobDirectory:
     def episodes(self) -> list[Episode]:
         path = self.path / "episodes.jsonl"
         return read_lines(path, Episode) if path.exists() else []
+
+    def teacher_replies(self) -> list[TeacherReply]:
+        return read_lines(self.teacher, TeacherReply) if self.teacher.exists() else []
 
     def replies(self) -> list[PolicyReply]:
         return read_lines(self.rollouts, PolicyReply)

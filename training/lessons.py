@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
 from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
-from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
+from burnish.training.comments import pooled
+from burnish.training.critique import NO_COMMENT, lessons_from_comments
 from burnish.training.dataset import Run, TrainingExample, rendered
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, LossName, Objective, Sample

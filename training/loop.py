@@ -16,11 +16,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TextIO
 
-from burnish.config.hyperparameters import OBJECTIVES
+from burnish.config.hyperparameters import OBJECTIVES, WITH_COMMENTS
 from burnish.gate.questions import QUESTIONS
 from burnish.system import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
+from burnish.training.comments import left_to_trainer
 from burnish.training.compared import DIFFERENT, compared
 from burnish.training.dataset import LeftOut, Run, batches
 from burnish.training.device import framework_here
@@ -91,6 +92,7 @@ def train(job: JobDirectory) -> TrainResult:
         unlearnt=left_out.answers,
         steps=len(steps),
         rewards=stages.rewards,
+        notes=tuple(_notes(job, spec, training_samples)),
         episodes=len(episodes),
         reward=mean_reward(episodes),
         stopped_early=stopped,
@@ -103,6 +105,11 @@ def train(job: JobDirectory) -> TrainResult:
     job.finish(report)
     checkpoint.clear()
     return report
+
+
+def _notes(job: JobDirectory, spec: JobSpec, samples: Sequence[Sample]) -> Iterator[str]:
+    if spec.objective in WITH_COMMENTS and (note := left_to_trainer(job, samples, spec.seed)):
+        yield note
 
 
 def _read_otherwise(

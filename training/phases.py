@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 Phase = Literal[
+    "answering",
     "loading",
     "preparing",
     "training",

@@ -16,7 +16,8 @@ from statistics import fmean, pstdev
 
 from burnish.gate.replies import last_question, sound, text_of
 from burnish.gate.rewards import PlainReply, RewardModel
-from burnish.training.backends.base import Lesson, LessonReply, Logps, room_for
+from burnish.training.backends.base import Lesson, LessonReply, Logps
+from burnish.training.comments import room_for
 from burnish.training.dataset import LeftOut, Run
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Objective, Sample

@@ -64,6 +64,8 @@ def test_a_first_run_is_guessed_by_the_pace_of_its_training(begin: float, steps:
     early = progress(marks, begin, [])
     assert early and (early.step, early.run_eta_s, early.guessed) == (2, None, False)
     marks += [Mark("training", begin + step * step_s, step, steps) for step in range(2)]
+    with_comments = progress([Mark("answering", -9.0, 0, 64), *marks], begin + step_s, [])
+    assert with_comments and (with_comments.step, with_comments.steps) == (4, 10)
     at_first = progress(marks[:-1], begin + step_s / 2, [])
     assert at_first and at_first.run_eta_s is None, "no step has told the pace"
     shown = progress(marks, begin + step_s, [])

@@ -131,6 +131,7 @@ async def test_a_retention_reaches_the_job_and_not_the_wish(open_world: Open) ->
         policy="candidate", prompt_id=unrated, messages=(user("Hi?"),), reply="Hi.", finished=True
     )
     job.write_replies([asked])
+    job.teacher.write_text("texts of the engine")
     await world.log.prune(Keep(completions=0))
     await world.learner.drop_erased()
     assert kept(job) and not job.rollouts.exists(), "nobody rated that one"

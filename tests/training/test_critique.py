@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -11,19 +12,20 @@ from typing import Any
 import pytest
 
 from burnish.gate.replies import near_empty, on_topic, topics
-from burnish.training.backends.base import LEAST_TOKENS, MOST_TOKENS, Sampled
+from burnish.training.backends.base import Sampled
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.critique import (
+from burnish.training.comments import (
+    LEAST_TOKENS,
     LONGER,
-    MOST_REVISIONS,
+    MOST_TOKENS,
     POOLED,
     SAMPLES,
-    lessons_from_comments,
     pooled,
     with_comments,
 )
+from burnish.training.critique import MOST_REVISIONS, lessons_from_comments
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, Sample, TeacherReply, write_lines
 from burnish.training.rendering import Rendered
 from tests.support.jobs import LONG, TOPICS, run_of, sample
 from tests.training.learnt import TOOLS
@@ -52,14 +54,15 @@ def taught(backend: TorchPeftBackend) -> list[Rendered]:
 def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_is() -> None:
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "text", "text": "rain?"}]},
+        {"role": "user", "content": "What is rain?"},
         {"role": "assistant", "content": "Water."},
-        {"role": "user", "content": "And snow?"},
+        {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "snow?"}]},
     ]
+    before = deepcopy(messages)
     found = with_comments(messages, ["too long", "shorter!"])
     texts = [message["content"] for message in found]
-    assert texts == ["Be kind.", "What is\nrain?", "Water.", "And snow?\n\n(too long; shorter!)"]
-    assert messages[-1]["content"] == "And snow?"
+    assert texts == ["Be kind.", "What is rain?", "Water.", "And\nsnow?\n\n(too long; shorter!)"]
+    assert messages == before
 
 
 def test_the_model_that_was_told_teaches_the_other(backend: TorchPeftBackend, taught: list[Rendered]) -> None:
@@ -84,6 +87,60 @@ def test_the_same_seed_pools_the_same_comments() -> None:
     assert pooled(samples, seed=3) == pooled(samples, seed=3) != pooled(samples, seed=4)
     for number, comments in enumerate(pooled(samples, seed=3).values()):
         assert (len(set(comments)), comments[0]) == (POOLED, f"comment {number}")
+
+
+CALLS_TOOLS = Path(__file__).parents[1] / "support" / "calls_tools.jinja"
+LOOK_IT_UP = "don't guess: call weather for the city"
+
+
+@pytest.fixture(scope="module")
+def calling(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> TorchPeftBackend:
+    """The small model with a chat template that writes tools and calls."""
+    folder = tmp_path_factory.mktemp("calling")
+    for path in weights.iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    (folder / "chat_template.jinja").write_text(CALLS_TOOLS.read_text())
+    return TorchPeftBackend(folder, None, Hyperparameters(), seed=0)
+
+
+def called(name: str, arguments: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"content": "", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+
+
+def test_calls_and_texts_of_the_engine_are_taught_with_the_tools(
+    calling: TorchPeftBackend, tmp_path: Path
+) -> None:
+    said = criticised(0, LOOK_IT_UP, tools=TOOLS)
+    engines = [
+        called("weather", '{"city": "Paris"}'),
+        called("tide", '{"city": "Paris"}'),
+        {"content": '<tool_call>\n{"name": "weather", "argum'},
+        {"content": "I call weather for the city of rain, and don't guess."},
+    ]
+    job = JobDirectory(tmp_path)
+    write_lines(
+        job.teacher,
+        [
+            TeacherReply(completion_id="cmpl_0", number=number, comments=(LOOK_IT_UP,), finished=True,
+                         reply={"role": "assistant"} | reply)
+            for number, reply in enumerate(engines)
+        ],
+    )  # fmt: skip
+    lessons = lessons_from_comments(replace(run_of(calling, objective="critique"), job=job), [said])
+    plain = tuple(calling.renderer.prompt(said.messages, said.tools))
+    assert '"name": "weather"' in calling.renderer.text(plain)
+    assert {reply.tokens.prompt for lesson in lessons for reply in lesson.replies} == {plain}
+    good, bad = (
+        [calling.renderer.text(one.replies[0].tokens.reply) for one in lessons if one.good is is_good]
+        for is_good in (True, False)
+    )
+    assert sorted(good) == [
+        '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>',
+        engines[3]["content"],
+    ]
+    assert bad == [said.reply["content"]]
 
 
 class Drawn:

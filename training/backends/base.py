@@ -19,11 +19,6 @@ from burnish.training.rendering import Rendered, Renderer
 Policy = Path | Literal["bare", "trained"]
 """A source of probabilities: an adapter in PEFT layout, the base model, or the adapter under training."""
 
-# As chat clients sample: without a nucleus even the small base model sometimes babbles.
-TEMPERATURE, TOP_P = 0.8, 0.95
-LEAST_TOKENS, MOST_TOKENS = 96, 512
-"""Of a sampled reply: about sixty are drawn, and longer ones take too long."""
-
 MAX_GRAD_NORM = 1.0
 """Gradients are clipped to it."""
 
@@ -100,11 +95,6 @@ class Sampled:
     logps: Logps
     """Of its tokens by the policy that drew it, at temperature 1."""
     finished: bool
-
-
-def room_for(tokens: int) -> int:
-    """Return how many tokens a sampled reply may have beside a logged one of so many."""
-    return min(max(LEAST_TOKENS, tokens), MOST_TOKENS)
 
 
 class Tries(Protocol):

@@ -37,8 +37,6 @@ from burnish.adapters.errors import AdapterError
 from burnish.training.backends.base import (
     LIKELIEST,
     MAX_GRAD_NORM,
-    TEMPERATURE,
-    TOP_P,
     UNKEPT,
     Distribution,
     Lesson,
@@ -51,6 +49,7 @@ from burnish.training.backends.base import (
     micro_batches,
     target_names,
 )
+from burnish.training.comments import TEMPERATURE, TOP_P
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.objectives import Batch, diagnose, loss_named, step_metrics

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
-from burnish.training.backends.base import TEMPERATURE, TOP_P, Sampled
+from burnish.training.backends.base import Sampled
+from burnish.training.comments import TEMPERATURE, TOP_P
 
 # Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
 LOGIT_ROWS = 128

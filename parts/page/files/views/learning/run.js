@@ -8,6 +8,7 @@ import { stepOf, taughtBy } from "../../parts/words.js";
 import { useStore } from "../../store.js";
 
 const PHASES = [
+  ["answering", "Answers again, with your comments"],
   ["loading", "Loads the model"],
   ["preparing", "Reads what it learns from"],
   ["training", "Learns"],
@@ -55,10 +56,11 @@ export function Ending({ run }) {
 }
 
 function Phases({ progress }) {
-  const at = PHASES.findIndex(([name]) => name === (progress?.phase ?? "loading"));
+  const phases = progress?.steps === PHASES.length ? PHASES : PHASES.slice(1); // the first one is of comments alone
+  const at = phases.findIndex(([name]) => name === (progress?.phase ?? "loading"));
   return html`<div class="stack">
     <ol class="phases" aria-label="Phases of this training">
-      ${PHASES.map(([name, words], place) => html`<li key=${name} class=${place < at ? "over" : ""} aria-current=${place === at ? "step" : undefined}>${words}</li>`)}
+      ${phases.map(([name, words], place) => html`<li key=${name} class=${place < at ? "over" : ""} aria-current=${place === at ? "step" : undefined}>${words}</li>`)}
     </ol>
     ${progress?.total ? html`<meter class="meter" min="0" max=${progress.total} value=${progress.done} aria-label=${`${progress.done} of ${progress.total}`} />` : null}
     <p class="muted small num">${left(progress)}</p>
