@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,12 @@ GRADIENT_BYTES = 2**29
 
 LIKELIEST = 32
 """Tokens kept of a teacher at each place: about 85 kB for a reply of 96 tokens."""
+
+# A long prompt begins with its head, of so many tokens at least, which no gradient goes through. It is cut in steps, so
+# that prompts that begin alike have the same one, and ends so many tokens before the reply at least.
+LEAST_HEAD, HEAD_STEP, LEARNT_THROUGH = 256, 32, 32
+# A token whose keys and values are computed already takes about a twelfth of the memory of one that is learnt through.
+HEAD_SHARE = 12
 
 ATTENTION = "attention"
 """In ``Hyperparameters.targets``: the linear layers of the attention, whatever they are called."""
@@ -201,15 +208,32 @@ def target_names(linear: Collection[str], targets: Sequence[str]) -> list[str]:
     return sorted(names)
 
 
-def micro_batches(sequences: Sequence[Rendered], tokens: int) -> list[list[int]]:
-    """Group places of sequences, similar lengths together, so that a padded group has at most ``tokens`` tokens.
+def head_of(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the head of prompts: tokens that all of them begin with. Short ones have none."""
+    shared = tuple(commonprefix(prompts))  # noqa: RUF071, tokens are meant
+    length = (len(shared) - LEARNT_THROUGH) // HEAD_STEP * HEAD_STEP
+    return shared[:length] if length >= LEAST_HEAD else ()
 
-    A sequence that is longer than that is a group of its own.
+
+def no_head(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Prompts are read whole."""
+    return ()
+
+
+HeadOf = Callable[[Sequence[tuple[int, ...]]], tuple[int, ...]]
+
+
+def micro_batches(sequences: Sequence[Rendered], tokens: int, head: HeadOf = no_head) -> list[list[int]]:
+    """Group places of sequences with the same head, similar lengths together.
+
+    A padded group has at most ``tokens`` tokens. A sequence that is longer than that is a group of its own.
     """
-    return _groups([(1, len(sequence.ids)) for sequence in sequences], tokens)
+    return _groups([_Size.of([sequence], head) for sequence in sequences], tokens)
 
 
-def lesson_batches(batch: Sequence[Lesson], tokens: int) -> list[tuple[LossName, list[Lesson]]]:
+def lesson_batches(
+    batch: Sequence[Lesson], tokens: int, head: HeadOf = no_head
+) -> list[tuple[LossName, list[Lesson]]]:
     """Group lessons that are learnt by the same loss in the same way; the replies of a lesson stay together.
 
     Rehearsed lessons stay apart, because no metric counts them.
@@ -217,18 +241,30 @@ def lesson_batches(batch: Sequence[Lesson], tokens: int) -> list[tuple[LossName,
     pieces: list[tuple[LossName, list[Lesson]]] = []
     for loss, rehearsed in dict.fromkeys((lesson.loss, lesson.rehearsed) for lesson in batch):
         members = [lesson for lesson in batch if (lesson.loss, lesson.rehearsed) == (loss, rehearsed)]
-        sizes = [(len(m.replies), max(len(reply.tokens.ids) for reply in m.replies)) for m in members]
+        sizes = [_Size.of([reply.tokens for reply in member.replies], head) for member in members]
         pieces += [(loss, [members[place] for place in places]) for places in _groups(sizes, tokens)]
     return pieces
 
 
-def _groups(sizes: Sequence[tuple[int, int]], tokens: int) -> list[list[int]]:
-    """Group places of (rows, tokens in the longest of them)."""
+class _Size(NamedTuple):
+    head: tuple[int, ...]
+    width: int
+    """Tokens in the longest row, those of the head by their share."""
+    rows: int
+
+    @classmethod
+    def of(cls, sequences: Sequence[Rendered], head: HeadOf) -> _Size:
+        shared = head([sequence.prompt for sequence in sequences])
+        width = max(len(sequence.ids) for sequence in sequences) - len(shared)
+        return cls(shared, width + len(shared) // HEAD_SHARE, len(sequences))
+
+
+def _groups(sizes: Sequence[_Size], tokens: int) -> list[list[int]]:
     groups: list[list[int]] = []
     rows = 0
-    for place in sorted(range(len(sizes)), key=lambda place: sizes[place][1]):
-        count, width = sizes[place]  # the longest so far
-        if groups and (rows + count) * width <= tokens:
+    for place in sorted(range(len(sizes)), key=lambda place: sizes[place][:2]):
+        head, width, count = sizes[place]  # the longest so far
+        if groups and sizes[groups[-1][-1]].head == head and (rows + count) * width <= tokens:
             groups[-1].append(place)
             rows += count
         else:

@@ -10,6 +10,7 @@ row that is done leaves the batch, and the nucleus is looked for among the likel
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
 from burnish.training.backends.base import Sampled
+from burnish.training.backends.torch_heads import Head
 from burnish.training.comments import TEMPERATURE, TOP_P
 
 # Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
@@ -60,12 +62,15 @@ def _in_slices(of_slice: Callable[[Tensor, Tensor], Tensor], logits: Tensor, ids
 LIKELY = 256
 
 
-def sampled_together(lengths: Sequence[int], limits: Sequence[int]) -> list[list[int]]:
-    """Group places of prompts, similar limits and lengths together, so that a group's cache stays small."""
-    order = sorted(range(len(lengths)), key=lambda place: (limits[place], lengths[place]))
+def sampled_together(
+    heads: Sequence[tuple[int, ...]], lengths: Sequence[int], limits: Sequence[int]
+) -> list[list[int]]:
+    """Group places of prompts with the same head, similar limits and lengths together, so that caches stay small."""
+    order = sorted(range(len(lengths)), key=lambda place: (heads[place], limits[place], lengths[place]))
     width = max(lengths, default=1) + max(limits, default=0)
     rows = max(1, CACHED_TOKENS // width)
-    return [order[start : start + rows] for start in range(0, len(order), rows)]
+    alike = [list(places) for _, places in groupby(order, key=lambda place: heads[place])]
+    return [places[start : start + rows] for places in alike for start in range(0, len(places), rows)]
 
 
 def draw(
@@ -75,9 +80,13 @@ def draw(
     end_ids: Collection[int],
     limits: Sequence[int],
     *,
+    head: Head | None = None,
     greedy: bool = False,
 ) -> list[Sampled]:
-    """Return one sampled reply per row of left-padded prompts, (B, P), of at most as many tokens as its limit, (B,)."""
+    """Return one sampled reply per row of left-padded prompts, (B, P), of at most as many tokens as its limit, (B,).
+
+    ``head``: what all prompts begin with; it isn't among ``ids``.
+    """
     drawn: list[list[int]] = [[] for _ in ids]
     logps: list[list[float]] = [[] for _ in ids]
     ends = torch.tensor(sorted(end_ids), device=ids.device)
@@ -85,6 +94,10 @@ def draw(
     most = torch.tensor(limits, device=ids.device)
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     position = (attended.cumsum(dim=1) - 1).clamp(min=0)  # (B, P)
+    if head:
+        cache, length = head.continued(len(ids), cache), head.get_seq_length()
+        position = position + length
+        attended = torch.cat([attended.new_ones(len(ids), length), attended], dim=1)
     for count in range(1, max(limits) + 1):
         logits = model(
             input_ids=ids,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,18 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft import PeftModel, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from peft.utils.integrations import dequantize_module_weight
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from burnish.training.backends.base import (
-    ATTENTION,
+    HEAD_SHARE,
     LIKELIEST,
     MAX_GRAD_NORM,
     UNKEPT,
@@ -42,19 +39,22 @@ from burnish.training.backends.base import (
     Sampled,
     Tries,
     directions,
+    head_of,
     lesson_batches,
     micro_batches,
-    target_names,
+    no_head,
 )
+from burnish.training.backends.torch_base import fresh_lora, load_base, loading, quiet
 from burnish.training.backends.torch_device import (
     faster_dtype,
     micro_batch_tokens,
     quantization,
     training_device,
 )
+from burnish.training.backends.torch_heads import Heads
 from burnish.training.backends.torch_logits import draw, group_logps, sampled_together, token_logps
 from burnish.training.backends.torch_names import PREFIX, loadable, stored_names
-from burnish.training.errors import Diverged, JobError
+from burnish.training.errors import Diverged
 from burnish.training.job import Hyperparameters, Quantize
 from burnish.training.objectives import Batch, diagnose, loss_named, step_metrics
 from burnish.training.phases import Watch, unwatched
@@ -94,27 +94,29 @@ class TorchPeftBackend:
         quantized = quantization(quantize, self._device, self.dtype)
         self.renderer = Renderer(weights)
         self._micro_batch_tokens = micro_batch_tokens(self._device, self.dtype, weights, config, quantize)
-        with _loading("base model", weights):
-            base = _load_base(weights, self.dtype, self._device, quantized)
+        with loading("base model", weights):
+            base = load_base(weights, self.dtype, self._device, quantized)
         self._modules = frozenset(
             n for n, module in base.named_modules() if isinstance(module, torch.nn.Linear)
         )
         if parent is None:
-            with _quiet():
-                self._model = get_peft_model(base, _fresh_lora(base, config), adapter_name=TRAINED)
+            with quiet():
+                self._model = get_peft_model(base, fresh_lora(base, config), adapter_name=TRAINED)
         else:
-            with loadable(parent, self._modules) as path, _loading("adapter", parent):
+            with loadable(parent, self._modules) as path, loading("adapter", parent):
                 self._model = PeftModel.from_pretrained(base, path, adapter_name=TRAINED, is_trainable=True)
         layers = [name for name, module in self._model.named_modules() if isinstance(module, LoraLayer)]
         self._stored = stored_names([name.removeprefix(PREFIX) for name in layers], weights)
         self._model.eval()
+        self._heads = Heads(self._model)
+        self._head = head_of if self._heads.possible else no_head
         self._trained = [p for p in self._model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(_groups(self._model, config), weight_decay=0.0)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         scores: dict[int, Logps] = {}
         with self._acting(policy), torch.no_grad():
-            for places in micro_batches(sequences, self._micro_batch_tokens):
+            for places in micro_batches(sequences, self._micro_batch_tokens, self._head):
                 logps, mask = self._forward([sequences[place] for place in places])
                 for place, row, positions in zip(places, logps, mask, strict=True):
                     scores[place] = tuple(row[positions].tolist())
@@ -123,7 +125,7 @@ class TorchPeftBackend:
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
         distributions: dict[int, Distribution] = {}
         with self._acting(policy), torch.no_grad():
-            for places in micro_batches(sequences, self._micro_batch_tokens):
+            for places in micro_batches(sequences, self._micro_batch_tokens, self._head):
                 logits = self._logits([sequences[place] for place in places])
                 ids = logits.topk(LIKELIEST).indices
                 probabilities = group_logps(logits, ids).exp()
@@ -137,6 +139,7 @@ class TorchPeftBackend:
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         matrices = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
         projections = _projections(len(sequences), matrices)
+        self._heads.of("trained")
         rows = []
         for (sequence,) in self.watch([[sequence] for sequence in sequences]):
             logps, _ = self._forward([sequence])
@@ -165,27 +168,30 @@ class TorchPeftBackend:
         greedy: bool = False,
     ) -> list[Sampled]:
         replies, ends = tries.drawn(), self.renderer.end_ids
-        groups = sampled_together([len(prompt) for prompt in prompts], limits)
+        heads = [self._head([prompt]) for prompt in prompts]
+        groups = sampled_together(heads, [len(prompt) for prompt in prompts], limits)
         with self._acting(policy), torch.no_grad():
             for number, places in enumerate(self.watch(groups)):
                 if replies.keys() >= {*places}:
                     continue
                 torch.manual_seed(seed + number)  # of its own: a stopped run goes on between two groups
-                ids = self._padded(
-                    [prompts[place] for place in places], at_left=True, fill=self.renderer.pad_id
-                )
-                attended = self._padded([[1] * len(prompts[place]) for place in places], at_left=True)
+                head = heads[places[0]]
+                rows = [prompts[place][len(head) :] for place in places]
+                ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)
+                attended = self._padded([[1] * len(row) for row in rows], at_left=True)
                 longest = [limits[place] for place in places]
-                drawn = draw(self._model, ids, attended, ends, longest, greedy=greedy)
+                begun = self._heads.read(head) if head else None
+                drawn = draw(self._model, ids, attended, ends, longest, head=begun, greedy=greedy)
                 replies.update(zip(places, drawn, strict=True))
                 tries.keep(replies)
         return [replies[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         self._optimizer.zero_grad(set_to_none=True)
+        self._heads.of("trained")
         count = sum(len(lesson.replies) for lesson in batch)
         loss_sum, sums = 0.0, Counter[str]()
-        for name, members in lesson_batches(batch, self._micro_batch_tokens):
+        for name, members in lesson_batches(batch, self._micro_batch_tokens, self._head):
             arrays = self._batch(members, point)
             loss = loss_named(name)(arrays, config, TorchFunctions) / count
             loss.backward()
@@ -200,6 +206,7 @@ class TorchPeftBackend:
                 f"loss {loss_sum}, gradient norm {norm}: lower learning_rate ({config.learning_rate})"
             )
         self._optimizer.step()
+        self._heads.forget()
         return {"loss": loss_sum, "grad_norm": norm, **step_metrics(sums)}
 
     def _batch(self, members: Sequence[Lesson], point: float) -> Batch:
@@ -245,7 +252,7 @@ class TorchPeftBackend:
         torch.save({"trained": self._trained, "optimizer": self._optimizer.state_dict()}, path)
 
     def restore(self, path: Path) -> None:
-        with _loading("checkpoint", path), torch.no_grad():
+        with loading("checkpoint", path), torch.no_grad():
             state = torch.load(path, map_location=self._device, weights_only=True)
             self._optimizer.load_state_dict(state["optimizer"])
             for parameter, saved in zip(self._trained, state["trained"], strict=True):
@@ -274,6 +281,7 @@ class TorchPeftBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
+        self._heads.of(policy)
         if isinstance(policy, Path):
             with self._loaded(policy):
                 yield
@@ -284,7 +292,7 @@ class TorchPeftBackend:
     @contextmanager
     def _loaded(self, adapter: Path) -> Iterator[None]:
         try:
-            with loadable(adapter, self._modules) as path, _loading("adapter", adapter):
+            with loadable(adapter, self._modules) as path, loading("adapter", adapter):
                 self._model.load_adapter(path, adapter_name=SCORED, is_trainable=False)
             self._model.set_adapter(SCORED)
             yield
@@ -306,16 +314,22 @@ class TorchPeftBackend:
 
     def _logits(self, sequences: Sequence[Rendered]) -> Tensor:
         """Return the logits that predict the reply tokens, (B, R, V), replies at the right."""
-        ids = self._padded([s.ids for s in sequences], at_left=True, fill=self.renderer.pad_id)  # (B, T + 1)
+        head = self._head([s.prompt for s in sequences])
+        rows = [s.ids[len(head) :] for s in sequences]
+        ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)  # (B, T + 1)
         inputs = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
-        attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], at_left=True)  # (B, T)
+        attended = self._padded([[1] * (len(row) - 1) for row in rows], at_left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
-        with self._sparing(inputs.numel()) if torch.is_grad_enabled() else nullcontext():
+        cache = self._heads.read(head) if head else None
+        mask = torch.cat([attended.new_ones(len(rows), len(head)), attended], dim=1)  # (B, H + T)
+        tokens = inputs.numel() + len(rows) * len(head) // HEAD_SHARE
+        with self._sparing(tokens) if torch.is_grad_enabled() else nullcontext():
             logits: Tensor = self._model(
                 input_ids=inputs,
                 # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
-                attention_mask=None if attended.all() else attended,
-                position_ids=(attended.cumsum(dim=1) - 1).clamp(min=0),
+                attention_mask=None if attended.all() else mask,
+                position_ids=len(head) + (attended.cumsum(dim=1) - 1).clamp(min=0),
+                past_key_values=cache,
                 # Places, not their count: for a slice of a batch torch copies the head's weights for each row.
                 logits_to_keep=torch.arange(inputs.shape[1] - longest, inputs.shape[1], device=self._device),
                 use_cache=False,
@@ -367,81 +381,17 @@ def _groups(model: Any, config: Hyperparameters) -> list[dict[str, Any]]:
     ]
 
 
-def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:
-    return LoraConfig(
-        task_type="CAUSAL_LM",
-        r=config.rank,
-        lora_alpha=config.alpha,
-        lora_dropout=0.0,
-        target_modules=targets(base, config.targets),
-    )
-
-
-def targets(base: Any, choice: Sequence[str] = ()) -> str | list[str]:
-    """Return which modules a fresh LoRA changes: all linear layers, but in a mixture of experts only the attention's.
-
-    There, peft's "all-linear" takes the fused experts and the routers, too (0.21, Mixtral, Qwen 3 and DeepSeek), and so
-    it does as soon as a single gate_proj is named. But an expert sees few of some thirty replies, and a router must not
-    move with them. ``choice``: the user's own choice. Raises JobError when the model has no such layer.
-    """
-    if not choice:
-        if not any(name.endswith(".experts") for name, _ in base.named_modules()):
-            return "all-linear"
-        choice = (ATTENTION,)
-    head = base.get_output_embeddings()
-    return target_names(
-        [
-            name
-            for name, module in base.named_modules()
-            if isinstance(module, torch.nn.Linear) and module is not head
-        ],
-        choice,
-    )
-
-
-def _load_base(
-    weights: Path, dtype: torch.dtype, device: torch.device, quantized: BitsAndBytesConfig | None
-) -> Any:
-    # bitsandbytes quantises on the way to the GPU, and its models must not be moved afterwards. What it leaves alone
-    # (embeddings, norms) keeps ``dtype``, as without it: peft's prepare_model_for_kbit_training would make that fp32.
-    placed = {"quantization_config": quantized, "device_map": {"": device}} if quantized else {}
-    model = AutoModelForCausalLM.from_pretrained(
-        weights, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True, **placed
-    )
-    if not quantized:
-        model = model.to(device)
-    return model.requires_grad_(False).eval()
-
-
-@contextmanager
-def _loading(what: str, path: Path) -> Iterator[None]:
-    """Turn what transformers, peft and safetensors raise on damaged files into one error."""
-    try:
-        with _quiet():
-            yield
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
-        raise JobError(f"cannot load the {what} {path}: {error}") from error
-
-
 @contextmanager
 def _recomputing_layers(model: Any) -> Iterator[None]:
     """Keep no activations inside layers for the backward pass; costs a second forward pass."""
-    with _quiet():
+    with quiet():
         model.enable_input_require_grads()
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()  # transformers recomputes in this mode only; there is no dropout that it could switch on
     try:
         yield
     finally:
-        with _quiet():
+        with quiet():
             model.eval()
             model.gradient_checkpointing_disable()
             model.disable_input_require_grads()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hold back the deprecation warnings that peft and transformers give each other."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        yield

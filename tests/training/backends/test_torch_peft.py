@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends import base
 from burnish.training.backends.base import LIKELIEST, Lesson, LessonReply, Logps
-from burnish.training.backends.torch_peft import TorchPeftBackend, targets
+from burnish.training.backends.torch_base import targets
+from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered

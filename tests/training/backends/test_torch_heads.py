@@ -1,0 +1,134 @@
+"""Long prompts on the tiny model: two agents' begin with rules of their own, and some prompts are short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from numpy.typing import NDArray
+from peft import PeftModel
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from burnish.training.backends.base import Lesson, LessonReply, head_of, micro_batches
+from burnish.training.backends.torch_heads import Heads
+from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.rendering import Rendered
+from tests.support.jobs import TOPICS
+from tests.support.tiny_models import tiny_model, tiny_shape
+from tests.training.backends.test_torch_peft import BF16_MEAN, CONFIG, SMALL, difference
+
+RULES = "Always answer in three words. ", "Never speak of it, and call the tool instead. "
+
+
+@pytest.fixture
+def trainee(tiny_weights: Path) -> TorchPeftBackend:
+    return TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
+
+
+def conversations(backend: TorchPeftBackend) -> list[Rendered]:
+    plain = backend.renderer.plain
+    rules = [plain(rule * 80)[:600] for rule in RULES]
+    beginnings = [rules[0], rules[1], [], rules[0][:450] + rules[1], rules[0]]
+    return [
+        Rendered((*beginning, *plain(f"What is {topic}?")), tuple(plain(f"It is a kind of {topic}.")))
+        for beginning, topic in zip(beginnings, TOPICS, strict=False)
+    ]
+
+
+def of_whole_pass(model: Any, reply: Rendered) -> Tensor:
+    """Log-probabilities of the reply's tokens, (R,)."""
+    logps = model(torch.tensor([reply.ids])).logits[0, :-1].log_softmax(dim=-1)
+    places = torch.arange(len(reply.prompt) - 1, len(reply.ids) - 1)
+    return logps[places, torch.tensor(reply.reply)]
+
+
+def test_prompts_with_the_same_head_are_batched_together(backend: TorchPeftBackend):
+    replies = conversations(backend)
+    heads = [head_of([reply.prompt]) for reply in replies]
+    assert heads[0] == heads[4]
+    assert heads[2] == ()
+    assert all(reply.prompt[: len(head)] == head for reply, head in zip(replies, heads, strict=True))
+    assert head_of([replies[0].prompt, replies[3].prompt]) == replies[0].prompt[:416], "they share 450 tokens"
+    assert sorted(map(sorted, micro_batches(replies, 10_000, head_of))) == [[0, 4], [1], [2], [3]]
+
+
+def test_long_prompts_score_and_answer_as_in_a_whole_pass(backend: TorchPeftBackend, tiny_weights: Path):
+    model = AutoModelForCausalLM.from_pretrained(tiny_weights, dtype=backend.dtype)
+    replies = conversations(backend)
+    with torch.no_grad():
+        scores = [tuple(of_whole_pass(model, reply).float().tolist()) for reply in replies]
+    assert difference(backend.logps(replies, "bare"), scores) < BF16_MEAN
+    assert difference(backend.logps(replies[::-1], "trained")[::-1], scores) < BF16_MEAN
+    answers = backend.sample([reply.prompt for reply in replies], "bare", [6] * 5, 0, greedy=True)
+    drawn = [Rendered(reply.prompt, answer.ids) for reply, answer in zip(replies, answers, strict=True)]
+    with torch.no_grad():
+        scores = [tuple(of_whole_pass(model, reply).float().tolist()) for reply in drawn]
+    assert difference([answer.logps for answer in answers], scores) < BF16_MEAN
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft and transformers deprecate each other's names
+def test_gradients_are_those_of_a_whole_pass_in_which_the_head_has_none(
+    trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+):
+    replies = conversations(trainee)
+    logps = trainee.logps(replies, "bare")
+    batch = [
+        Lesson("sft", (LessonReply(reply, 1.0, 1.0, row, row),))
+        for reply, row in zip(replies, logps, strict=True)
+    ]
+    trainee.step(batch, CONFIG, 0.0)
+    trainee.save(tmp_path, "tiny")
+    assert difference(trainee.logps(replies, "trained"), trainee.logps(replies, tmp_path)) == 0
+    base = AutoModelForCausalLM.from_pretrained(tiny_weights, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, tmp_path, is_trainable=True)
+    heads = [len(head_of([reply.prompt])) for reply in replies]
+    alike = trainee.similarity(replies)
+    assert np.abs(alike - _similarity(model, replies, heads)).max() < 0.02
+    assert np.abs(alike - _similarity(model, replies, [0] * len(replies))).max() > 0.05
+
+
+def _similarity(model: Any, replies: list[Rendered], heads: list[int]) -> NDArray[np.float64]:
+    """Cosines between gradients of whole passes; none goes through the keys and values of the heads."""
+    rows = []
+    for reply, head in zip(replies, heads, strict=True):
+        hooks = [
+            module.register_forward_hook(
+                lambda _, __, out, head=head: torch.cat([out[:, :head].detach(), out[:, head:]], dim=1)
+            )
+            for name, module in model.named_modules()
+            if name.endswith((".k_proj", ".v_proj"))
+        ]
+        matrices = [p for name, p in model.named_parameters() if ".lora_B." in name]
+        gradients = torch.autograd.grad(of_whole_pass(model, reply).mean(), matrices)
+        rows.append(torch.cat([gradient.flatten() for gradient in gradients]))
+        for hook in hooks:
+            hook.remove()
+    flat = torch.nn.functional.normalize(torch.stack(rows))
+    return (flat @ flat.T).double().numpy()
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "gemma2", "gemma3"])
+def test_each_kind_of_attention_goes_on_from_a_head(architecture: str):
+    """Gemma's windows are shorter than this prompt."""
+    model = tiny_model(tiny_shape(architecture))
+    ids = torch.randint(300, 900, (1, 700), generator=torch.Generator().manual_seed(0))
+    heads = Heads(model)
+    assert heads.possible
+    for length in (640, 600, 660):  # the next one begins with the one before, or the other way round
+        head = heads.read(tuple(ids[0, :length].tolist()))
+        with torch.no_grad():
+            end = model(
+                ids[:, length:], past_key_values=head, position_ids=torch.arange(length, 700)[None]
+            ).logits
+            whole = model(ids).logits[:, length:]
+        assert torch.allclose(end, whole, atol=1e-3)
+
+
+def test_a_model_with_recurrent_layers_has_no_heads():
+    config = transformers.LlamaConfig(**SMALL, layer_types=["linear_attention", "full_attention"])
+    assert not Heads(AutoModelForCausalLM.from_config(config)).possible
