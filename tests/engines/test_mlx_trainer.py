@@ -19,16 +19,19 @@ from transformers import AutoModelForCausalLM
 
 from burnish.adapters.convert.peft import read_peft
 from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends.base import Distribution, Lesson, LessonReply
 from burnish.training.backends.torch_peft import TorchFunctions, TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.objectives import LOSSES, diagnose
-from burnish.training.rendering import Renderer
+from burnish.training.rendering import Rendered, Renderer
+from burnish.training.weights import prepared_weights
 from tests.support.batches import batch, case, run
 from tests.support.jobs import Base, brief_samples, context, write_job
 from tests.support.lora import random_lora, write_peft
 from tests.support.real_engines import MLX_ENVIRONMENT, MLX_PYTHON, needs
+from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
 
 pytestmark = [
     pytest.mark.engine,
@@ -103,6 +106,21 @@ taught = [Lesson("distil", (LessonReply(each, 1.0, 1.0, row, row, teacher),))
           for each, row, teacher in zip(both, rows, teachers)]
 scores["taught"] = backend.step(taught, Hyperparameters(), 0.0)
 print(json.dumps(scores))
+"""
+
+LONG_PROMPTS = """
+import json, sys
+from pathlib import Path
+from burnish.training.backends.base import Lesson, LessonReply
+from burnish.training.backends.mlx_lora import MlxLoraBackend
+from burnish.training.job import Hyperparameters
+from burnish.training.rendering import Rendered
+weights, parent, texts = sys.argv[1:]
+backend = MlxLoraBackend(Path(weights), Path(parent), Hyperparameters(), seed=0)
+replies = [Rendered(tuple(prompt), tuple(reply)) for prompt, reply in json.loads(texts)]
+rows = backend.logps(replies, "trained")
+lessons = [Lesson("sft", (LessonReply(each, 1.0, 1.0, row, row),)) for each, row in zip(replies, rows)]
+print(json.dumps([rows, backend.similarity(replies).tolist(), backend.step(lessons, Hyperparameters(), 0.0)]))
 """
 
 FASTER = """
@@ -295,3 +313,32 @@ def test_lora_plus_and_the_choice_of_layers_are_as_in_torch(base: Path, tmp_path
     assert plus[1] == pytest.approx(4 * plain[1], rel=1e-3)
     assert plus[1] > 0
     assert plus[2] == pytest.approx(plain[2], rel=1e-6)
+
+
+def test_long_prompts_count_as_on_torch(tmp_path: Path) -> None:
+    """Two with the same beginning and a short one, on the tiny model."""
+    shape = tiny_shape("llama")
+    gguf = tiny_base(tmp_path / "base.gguf", shape, tiny_model(shape))
+    weights = prepared_weights(gguf, file_digest(gguf), tmp_path / "weights")
+    config, parent = Hyperparameters(learning_rate=3e-3), tmp_path / "parent"
+    torch_backend = TorchPeftBackend(weights, None, config, seed=0)
+    plain = torch_backend.renderer.plain
+    rules = plain("Always answer in three words. " * 80)
+    prompts = [[*rules, *plain("What is tea?")], [*rules, *plain("And rain?")], plain("What is tea?")]
+    replies = [Rendered(tuple(prompt), tuple(plain("It is water."))) for prompt in prompts]
+    rows = torch_backend.logps(replies, "bare")
+    lessons = [
+        Lesson("sft", (LessonReply(each, 1.0, 1.0, row, row),))
+        for each, row in zip(replies, rows, strict=True)
+    ]
+    torch_backend.step(lessons, config, 0.0)
+    parent.mkdir()
+    torch_backend.save(parent, "tiny")
+    texts = json.dumps([[each.prompt, each.reply] for each in replies])
+    scored, alike, metrics = json.loads(in_mlx("-c", LONG_PROMPTS, str(weights), str(parent), texts))
+    expected = torch_backend.logps(replies, "trained")
+    assert np.abs(np.array(scored) - np.array(expected)).mean() < BF16
+    assert np.abs(np.array(alike) - torch_backend.similarity(replies)).max() < BF16
+    assert metrics["grad_norm"] == pytest.approx(
+        torch_backend.step(lessons, config, 0.0)["grad_norm"], rel=0.1
+    )

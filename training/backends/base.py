@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from burnish.training.backends.heads import HEAD_SHARE, HeadOf, Ids, no_head
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.phases import Watch
@@ -28,12 +28,6 @@ GRADIENT_BYTES = 2**29
 
 LIKELIEST = 32
 """Tokens kept of a teacher at each place: about 85 kB for a reply of 96 tokens."""
-
-# A long prompt begins with its head, of so many tokens at least, which no gradient goes through. It is cut in steps, so
-# that prompts that begin alike have the same one, and ends so many tokens before the reply at least.
-LEAST_HEAD, HEAD_STEP, LEARNT_THROUGH = 256, 32, 32
-# A token whose keys and values are computed already takes about a twelfth of the memory of one that is learnt through.
-HEAD_SHARE = 12
 
 ATTENTION = "attention"
 """In ``Hyperparameters.targets``: the linear layers of the attention, whatever they are called."""
@@ -208,21 +202,6 @@ def target_names(linear: Collection[str], targets: Sequence[str]) -> list[str]:
     return sorted(names)
 
 
-def head_of(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the head of prompts: tokens that all of them begin with. Short ones have none."""
-    shared = tuple(commonprefix(prompts))  # noqa: RUF071, tokens are meant
-    length = (len(shared) - LEARNT_THROUGH) // HEAD_STEP * HEAD_STEP
-    return shared[:length] if length >= LEAST_HEAD else ()
-
-
-def no_head(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Prompts are read whole."""
-    return ()
-
-
-HeadOf = Callable[[Sequence[tuple[int, ...]]], tuple[int, ...]]
-
-
 def micro_batches(sequences: Sequence[Rendered], tokens: int, head: HeadOf = no_head) -> list[list[int]]:
     """Group places of sequences with the same head, similar lengths together.
 
@@ -247,7 +226,7 @@ def lesson_batches(
 
 
 class _Size(NamedTuple):
-    head: tuple[int, ...]
+    head: Ids
     width: int
     """Tokens in the longest row, those of the head by their share."""
     rows: int

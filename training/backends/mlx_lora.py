@@ -25,6 +25,7 @@ from mlx import nn
 from mlx.optimizers import AdamW, clip_grad_norm
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.trainer import grad_checkpoint
@@ -49,6 +50,7 @@ from burnish.training.backends.base import (
     micro_batches,
     target_names,
 )
+from burnish.training.backends.heads import HEAD_SHARE, Heads, Ids, Pairs, head_of, no_head
 from burnish.training.comments import TEMPERATURE, TOP_P
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
@@ -63,6 +65,21 @@ ROUTERS = (".gate", ".router", ".shared_expert_gate")
 class MlxFunctions:
     exp, where, clip, constant = mx.exp, mx.where, mx.clip, mx.stop_gradient
     log_sigmoid = nn.log_sigmoid
+
+
+class _Head(KVCache):  # type: ignore[misc]
+    """A layer's keys and values, which each row of a batch continues. It takes up nothing else."""
+
+    def __init__(self, keys: mx.array, values: mx.array) -> None:
+        super().__init__()
+        self.keys, self.values, self.offset = keys, values, keys.shape[2]
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        return _behind(self.keys, keys), _behind(self.values, values)
+
+
+def _behind(first: mx.array, rows: mx.array) -> mx.array:
+    return mx.concatenate([mx.broadcast_to(first, (len(rows), *first.shape[1:])), rows], axis=2)
 
 
 class MlxLoraBackend:
@@ -92,11 +109,14 @@ class MlxLoraBackend:
         for module in self._trained:
             self._layers[module].unfreeze(keys=["lora_a", "lora_b"], recurse=False)
         self._optimizer = AdamW(config.learning_rate, weight_decay=0.0, bias_correction=True)
+        self._heads = Heads(self._continued)
+        whole = all(type(cache) is KVCache for cache in make_prompt_cache(self._model))
+        self._head = head_of if whole else no_head
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         scores: dict[int, Logps] = {}
         with self._acting(policy):
-            for places in micro_batches(sequences, self._micro_batch_tokens):
+            for places in micro_batches(sequences, self._micro_batch_tokens, self._head):
                 logps, _ = self._forward([sequences[place] for place in places])
                 for place, row in zip(places, logps.tolist(), strict=True):
                     scores[place] = tuple(row[: len(sequences[place].reply)])
@@ -105,7 +125,7 @@ class MlxLoraBackend:
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
         distributions: dict[int, Distribution] = {}
         with self._acting(policy):
-            for places in micro_batches(sequences, self._micro_batch_tokens):
+            for places in micro_batches(sequences, self._micro_batch_tokens, self._head):
                 logits = self._logits([sequences[place] for place in places])
                 ids = mx.argpartition(-logits, LIKELIEST, axis=2)[:, :, :LIKELIEST]
                 both = ids.tolist(), mx.exp(_group_logps(logits, ids)).tolist()
@@ -116,6 +136,7 @@ class MlxLoraBackend:
 
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         factors = [self._layers[module].lora_b for module in self._trained]  # (r, out) each
+        self._heads.under("trained")
         rank = factors[0].shape[0]
         count = directions(len(sequences), rank, sum(factor.shape[1] for factor in factors))
         dice = mx.random.key(0)
@@ -124,7 +145,7 @@ class MlxLoraBackend:
         )
         rows = []
         for (sequence,) in self.watch([[sequence] for sequence in sequences]):
-            with self._recomputing_layers(len(sequence.ids)):
+            with self._recomputing_layers([sequence]):
                 _, gradient = nn.value_and_grad(self._model, lambda reply: self._forward([reply])[0].mean())(
                     sequence
                 )
@@ -172,6 +193,7 @@ class MlxLoraBackend:
         return [replies[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
+        self._heads.under("trained")
         count = sum(len(lesson.replies) for lesson in batch)
 
         def loss_of(name: LossName, members: Sequence[Lesson]) -> tuple[mx.array, dict[str, mx.array]]:
@@ -182,9 +204,10 @@ class MlxLoraBackend:
 
         differentiated = nn.value_and_grad(self._model, loss_of)
         loss, sums, gradient = 0.0, Counter[str](), None
-        for name, members in lesson_batches(batch, self._micro_batch_tokens):
-            tokens = sum(len(reply.tokens.ids) for lesson in members for reply in lesson.replies)
-            with self._recomputing_layers(tokens):
+        for name, members in lesson_batches(batch, self._micro_batch_tokens, self._head):
+            replies = [reply.tokens for lesson in members for reply in lesson.replies]
+            self._heads.pairs(self._head([reply.prompt for reply in replies]))  # not inside the gradient
+            with self._recomputing_layers(replies):
                 (part, metrics), grown = differentiated(name, members)
                 gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
                 mx.eval(part, metrics, gradient)  # now, so that no two micro-batches are in memory
@@ -198,6 +221,7 @@ class MlxLoraBackend:
             )
         self._update(clipped, config.lora_plus_ratio)
         mx.eval(self._model.trainable_parameters(), self._optimizer.state)
+        self._heads.forget()
         return {"loss": loss, "grad_norm": norm.item(), **step_metrics(sums)}
 
     def _update(self, gradient: Any, ratio: float) -> None:
@@ -275,6 +299,7 @@ class MlxLoraBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
+        self._heads.under(policy)
         if policy == "trained":
             yield
             return
@@ -314,15 +339,29 @@ class MlxLoraBackend:
 
     def _logits(self, sequences: Sequence[Rendered]) -> mx.array:
         """Return what the reply tokens are predicted by in fp32, (B, R, V), replies at the left."""
-        ids = _padded([s.ids for s in sequences], fill=self.renderer.pad_id)  # (B, T + 1)
-        logits = self._model(ids[:, :-1])  # (B, T, V)
+        head = self._head([s.prompt for s in sequences])
+        ids = _padded([s.ids[len(head) :] for s in sequences], fill=self.renderer.pad_id)  # (B, T + 1)
+        pairs = self._heads.pairs(head) if head else ()
+        logits = self._model(ids[:, :-1], cache=[_Head(*pair) for pair in pairs] or None)  # (B, T, V)
         # Only the reply's in fp32: they are the trainer's largest array.
-        predicting = [range(len(s.prompt) - 1, len(s.ids) - 1) for s in sequences]
+        predicting = [range(len(s.prompt) - len(head) - 1, len(s.ids) - len(head) - 1) for s in sequences]
         return mx.take_along_axis(logits, _padded(predicting)[:, :, None], axis=1).astype(mx.float32)
 
+    def _continued(self, pairs: Pairs, ids: Ids) -> Pairs:
+        """Compute the keys and values of tokens behind others; return all."""
+        cache = make_prompt_cache(self._model)
+        for layer, pair in zip(cache, pairs, strict=bool(pairs)):
+            layer.update_and_fetch(*pair)
+        self._model(mx.array([ids]), cache=cache)
+        whole = [layer.keys_and_values() for layer in cache]
+        mx.eval(whole)
+        return whole
+
     @contextmanager
-    def _recomputing_layers(self, tokens: int) -> Iterator[None]:
+    def _recomputing_layers(self, sequences: Sequence[Rendered]) -> Iterator[None]:
         """Keep no activations inside layers for the backward pass, where one conversation is above the limit."""
+        head = len(self._head([s.prompt for s in sequences]))
+        tokens = sum(len(s.ids) - head + head // HEAD_SHARE for s in sequences)
         if tokens <= self._micro_batch_tokens:
             yield
             return

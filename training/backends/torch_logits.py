@@ -19,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
 from burnish.training.backends.base import Sampled
-from burnish.training.backends.torch_heads import Head
+from burnish.training.backends.heads import Pairs
+from burnish.training.backends.torch_heads import growing
 from burnish.training.comments import TEMPERATURE, TOP_P
 
 # Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
@@ -80,12 +81,12 @@ def draw(
     end_ids: Collection[int],
     limits: Sequence[int],
     *,
-    head: Head | None = None,
+    head: Pairs = (),
     greedy: bool = False,
 ) -> list[Sampled]:
     """Return one sampled reply per row of left-padded prompts, (B, P), of at most as many tokens as its limit, (B,).
 
-    ``head``: what all prompts begin with; it isn't among ``ids``.
+    ``head``: keys and values of what all prompts begin with; it isn't among ``ids``.
     """
     drawn: list[list[int]] = [[] for _ in ids]
     logps: list[list[float]] = [[] for _ in ids]
@@ -95,7 +96,8 @@ def draw(
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     position = (attended.cumsum(dim=1) - 1).clamp(min=0)  # (B, P)
     if head:
-        cache, length = head.continued(len(ids), cache), head.get_seq_length()
+        cache = growing(head, len(ids))
+        length = cache.get_seq_length()
         position = position + length
         attended = torch.cat([attended.new_ones(len(ids), length), attended], dim=1)
     for count in range(1, max(limits) + 1):

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pad_sequence
 
 from burnish.training.backends.base import (
-    HEAD_SHARE,
     LIKELIEST,
     MAX_GRAD_NORM,
     UNKEPT,
@@ -39,11 +39,10 @@ from burnish.training.backends.base import (
     Sampled,
     Tries,
     directions,
-    head_of,
     lesson_batches,
     micro_batches,
-    no_head,
 )
+from burnish.training.backends.heads import HEAD_SHARE, Heads, head_of, no_head
 from burnish.training.backends.torch_base import fresh_lora, load_base, loading, quiet
 from burnish.training.backends.torch_device import (
     faster_dtype,
@@ -51,7 +50,7 @@ from burnish.training.backends.torch_device import (
     quantization,
     training_device,
 )
-from burnish.training.backends.torch_heads import Heads
+from burnish.training.backends.torch_heads import Head, continued, has_heads
 from burnish.training.backends.torch_logits import draw, group_logps, sampled_together, token_logps
 from burnish.training.backends.torch_names import PREFIX, loadable, stored_names
 from burnish.training.errors import Diverged
@@ -108,8 +107,8 @@ class TorchPeftBackend:
         layers = [name for name, module in self._model.named_modules() if isinstance(module, LoraLayer)]
         self._stored = stored_names([name.removeprefix(PREFIX) for name in layers], weights)
         self._model.eval()
-        self._heads = Heads(self._model)
-        self._head = head_of if self._heads.possible else no_head
+        self._heads = Heads(partial(continued, self._model))
+        self._head = head_of if has_heads(self._model) else no_head
         self._trained = [p for p in self._model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(_groups(self._model, config), weight_decay=0.0)
 
@@ -139,7 +138,7 @@ class TorchPeftBackend:
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         matrices = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
         projections = _projections(len(sequences), matrices)
-        self._heads.of("trained")
+        self._heads.under("trained")
         rows = []
         for (sequence,) in self.watch([[sequence] for sequence in sequences]):
             logps, _ = self._forward([sequence])
@@ -180,7 +179,7 @@ class TorchPeftBackend:
                 ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)
                 attended = self._padded([[1] * len(row) for row in rows], at_left=True)
                 longest = [limits[place] for place in places]
-                begun = self._heads.read(head) if head else None
+                begun = self._heads.pairs(head) if head else ()
                 drawn = draw(self._model, ids, attended, ends, longest, head=begun, greedy=greedy)
                 replies.update(zip(places, drawn, strict=True))
                 tries.keep(replies)
@@ -188,7 +187,7 @@ class TorchPeftBackend:
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         self._optimizer.zero_grad(set_to_none=True)
-        self._heads.of("trained")
+        self._heads.under("trained")
         count = sum(len(lesson.replies) for lesson in batch)
         loss_sum, sums = 0.0, Counter[str]()
         for name, members in lesson_batches(batch, self._micro_batch_tokens, self._head):
@@ -281,7 +280,7 @@ class TorchPeftBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
-        self._heads.of(policy)
+        self._heads.under(policy)
         if isinstance(policy, Path):
             with self._loaded(policy):
                 yield
@@ -320,7 +319,7 @@ class TorchPeftBackend:
         inputs = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
         attended = self._padded([[1] * (len(row) - 1) for row in rows], at_left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
-        cache = self._heads.read(head) if head else None
+        cache = Head(self._heads.pairs(head)) if head else None
         mask = torch.cat([attended.new_ones(len(rows), len(head)), attended], dim=1)  # (B, H + T)
         tokens = inputs.numel() + len(rows) * len(head) // HEAD_SHARE
         with self._sparing(tokens) if torch.is_grad_enabled() else nullcontext():
