@@ -58,7 +58,7 @@ class Model:
     def bytes(self, quantize: Quantize) -> int:
         """Return the memory for training on it, as the trainer estimates it before it loads anything."""
         count = self.body + self.head * (1 if self.tied else 2)
-        sizes = Sizes(self.hidden, self.inner, self.layers, self.vocabulary)
+        sizes = Sizes(self.hidden, self.inner, self.layers, self.vocabulary, self.keys)
         return estimated_bytes(count, sizes, Hyperparameters(), quantize)
 
     @property

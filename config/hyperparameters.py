@@ -157,10 +157,10 @@ class AdvancedHyperparameters(FrozenRecord):
         "attempts that get there sooner are better ones.",
     )
     max_tokens: int = Field(
-        2048,
+        16_384,
         ge=16,
         le=1_000_000,
-        description="Longer conversations lose their beginning; longer replies are left out.",
+        description="Longer conversations are left out.",
         json_schema_extra={"unit": "tokens"},
     )
     # A single conversation may be longer: it then trains slower. An NVIDIA GPU with room takes up to 16 times as many.

@@ -33,6 +33,9 @@ WEIGHT_BYTES: dict[Quantize, float] = {"none": BYTES, "8bit": 1.15, "4bit": 0.6}
 HIDDEN_KEPT, INNER_KEPT = 16, 6
 # Logits of a reply in the model's format, their gradient, and slices of both in fp32.
 LOGITS_KEPT = 3
+# A gradient goes through the end of a conversation only, which is rarely longer; of what is before, keys and values are
+# in memory, and once more for each head of the layer that reads them.
+LONG_END = 2048
 # Weights, gradients and Adam's two moments of the adapter are fp32; the allocator rounds up and fragments.
 OVERHEAD = 1.15
 # A GPU is idle most of the time with as few tokens at once as suit a laptop's memory: an H200 took 38 s for 32 ratings
@@ -42,6 +45,8 @@ TIMES_AS_MANY = (16, 8, 4, 2)
 TRAINER_BYTES = 1.4e9
 # Of most models with fewer than eight billion parameters: inner size by hidden size, and the smaller vocabularies.
 USUAL_INNER, USUAL_VOCABULARY = 3, 50_000
+# Of hidden size by that of keys: three or more heads share one key.
+USUAL_SHARING = 3
 
 
 class Sizes(NamedTuple):
@@ -51,6 +56,8 @@ class Sizes(NamedTuple):
     inner: int
     layers: int
     vocabulary: int
+    keys: int
+    """Width of a layer's keys."""
 
 
 def framework(
@@ -136,25 +143,37 @@ def estimated_bytes(count: int, sizes: Sizes, config: Hyperparameters, quantize:
 
     Weights in bf16 or quantised (embedding and head never are), plus the greater of two forward passes (see
     backends.torch_peft): a micro-batch that keeps what its layers put out, or one long conversation that keeps each
-    layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary.
+    layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary. A model with recurrent
+    layers, which reads long prompts whole, needs more for those.
     """
-    hidden, inner, layers, vocabulary = sizes
+    hidden, inner, layers, vocabulary, keys = sizes
     kept_in_layer = BYTES * (HIDDEN_KEPT * hidden + INNER_KEPT * inner)
     logits = BYTES * LOGITS_KEPT * vocabulary
     batch = config.micro_batch_tokens * (layers * kept_in_layer + logits)
-    long = config.max_tokens * (layers * BYTES * hidden + kept_in_layer + logits)
+    long = _end(config) * (layers * BYTES * hidden + kept_in_layer + logits)
+    long += _head_bytes(config, layers, hidden, keys)
     whole = min(count, 2 * vocabulary * hidden)
     weights = BYTES * whole + WEIGHT_BYTES[quantize] * (count - whole)
     return math.ceil(OVERHEAD * (weights + max(batch, long)))
 
 
+def _end(config: Hyperparameters) -> int:
+    return min(config.max_tokens, LONG_END)
+
+
+def _head_bytes(config: Hyperparameters, layers: int, hidden: int, keys: int) -> int:
+    return (config.max_tokens - _end(config)) * 2 * BYTES * ((layers + 1) * keys + hidden)
+
+
 def main_memory(size: ModelSize, config: Hyperparameters) -> int:
     """Estimate from above what training takes without a GPU, in bytes, before the first run has told.
 
-    As ``needed_bytes``, with usual proportions. The small model took 1.9 to 2.5 GB; this gives 2.6.
+    As ``needed_bytes``, with usual proportions. The small model took 1.9 to 2.5 GB; this gives 3.1, because prompts may
+    be long.
     """
     in_layer = HIDDEN_KEPT * size.hidden + INNER_KEPT * USUAL_INNER * size.hidden
-    long = config.max_tokens * BYTES * (size.layers * size.hidden + in_layer + LOGITS_KEPT * USUAL_VOCABULARY)
+    long = _end(config) * BYTES * (size.layers * size.hidden + in_layer + LOGITS_KEPT * USUAL_VOCABULARY)
+    long += _head_bytes(config, size.layers, size.hidden, size.hidden // USUAL_SHARING)
     return math.ceil(TRAINER_BYTES + OVERHEAD * (BYTES * size.parameters + long))
 
 
@@ -176,7 +195,10 @@ def _sizes(weights: Path) -> Sizes:
         config |= config.get("text_config", {})  # models that also see
         hidden = int(config["hidden_size"])
         inner = int(config.get("intermediate_size") or 4 * hidden)
-        return Sizes(hidden, inner, int(config["num_hidden_layers"]), int(config["vocab_size"]))
+        heads = int(config.get("num_attention_heads") or 1)
+        width = int(config.get("head_dim") or hidden // heads)
+        keys = width * int(config.get("num_key_value_heads") or heads)
+        return Sizes(hidden, inner, int(config["num_hidden_layers"]), int(config["vocab_size"]), keys)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JobError(
             f"{weights / 'config.json'} doesn't contain the size of the model ({error!r}), so burnish can't "

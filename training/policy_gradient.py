@@ -21,7 +21,7 @@ from burnish.training.comments import room_for
 from burnish.training.dataset import LeftOut, Run
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Objective, Sample
-from burnish.training.rendering import Rendered, Unrenderable
+from burnish.training.rendering import Rendered, Unrenderable, check_length
 from burnish.training.strength import limited
 from burnish.training.teachable import NOBODY_ASKED, not_text
 
@@ -186,8 +186,9 @@ def _prompts(run: Run, samples: Sequence[Sample], seed: int) -> list[tuple[Sampl
             if why:
                 raise Unrenderable(why)
             ids = run.backend.renderer.opening(sample.messages, sample.template)
+            check_length(len(ids), run.spec.hyperparameters.max_tokens)
         except Unrenderable as error:
             run.leave_out(f"the prompt of completion {sample.completion_id}", error, None)
             continue
-        prompts.append((sample, tuple(ids[-run.spec.hyperparameters.max_tokens :])))
+        prompts.append((sample, tuple(ids)))
     return random.Random(seed).sample(prompts, min(len(prompts), ROUND_PROMPTS))

@@ -63,13 +63,18 @@ class Rendered:
         return self.prompt + self.reply
 
     def within(self, max_tokens: int) -> Rendered:
-        """Return it without its oldest tokens, if they are too many. Raises Unrenderable if the reply is."""
-        room = max_tokens - len(self.reply)
-        if room < 1:
-            raise Unrenderable(
-                "the reply is too long", f"it has {len(self.reply)} tokens, max_tokens is {max_tokens}"
-            )
-        return Rendered(self.prompt[-room:], self.reply)
+        """Return it unchanged. Raises Unrenderable if it has more tokens."""
+        check_length(len(self.ids), max_tokens)
+        return self
+
+
+def check_length(tokens: int, max_tokens: int) -> None:
+    """Raise Unrenderable if it is too long: without its beginning, a prompt isn't the one that the engine read."""
+    if tokens > max_tokens:
+        # Two digits, so that an agent's prompts are counted together.
+        about = round(tokens, 2 - len(str(tokens)))
+        why = f"about {about:,} tokens, more than train.advanced.max_tokens ({max_tokens:,})"
+        raise Unrenderable(why, f"{tokens:,}")
 
 
 def _listed_ends(directory: Path, eos: int | None) -> frozenset[int]:
@@ -196,12 +201,12 @@ class Renderer:
         *,
         template: Mapping[str, Any] = NO_ARGUMENTS,
     ) -> Rendered:
-        """Render a context and the reply to it; a context that is too long loses its oldest tokens.
+        """Render a context and the reply to it.
 
         ``template``: as of ``prompt``. If the context ends in the beginning of the reply, that isn't part of the reply.
         A reply with an empty ``reasoning_content`` was written without thoughts; one without it may hide them.
-        Raises Unrenderable when the template refuses it, its thoughts can't be rendered, or the reply is empty or
-        longer than ``max_tokens``.
+        Raises Unrenderable when the template refuses it, its thoughts can't be rendered, the reply is empty, or both
+        are longer than ``max_tokens``.
         """
         prompt = self.prompt(messages, tools, template)
         turn = self._turn(messages, tools, template, reply)

@@ -86,18 +86,14 @@ def test_written_special_tokens_stay_whole_text(weights: Path, renderer: Rendere
     assert not set(reply) & set(range(17))
 
 
-def test_a_context_that_is_too_long_loses_its_oldest_tokens_and_the_reply_none(renderer: Renderer):
-    whole = conversation(renderer, CONVERSATIONS[2], REPLY)
-    cut = conversation(renderer, CONVERSATIONS[2], REPLY, max_tokens=12)
-    assert cut.reply == whole.reply
-    assert cut.prompt == whole.prompt[-(12 - len(cut.reply)) :]
-    assert len(cut.ids) == 12
-
-
 def test_what_cannot_be_rendered_says_why(renderer: Renderer):
-    with pytest.raises(Unrenderable, match="too long: it has 4 tokens, max_tokens is 4") as found:
-        conversation(renderer, HELLO, REPLY, max_tokens=4)
-    assert found.value.why == "the reply is too long", "so that they can be counted"
+    with pytest.raises(Unrenderable, match=r"^about \d\d tokens, more than train.advanced.max_tokens \(30\)"):
+        conversation(renderer, HELLO, REPLY, max_tokens=30)
+    with pytest.raises(Unrenderable) as found:
+        conversation(renderer, [{"role": "user", "content": "tea " * 3100}], REPLY, max_tokens=2048)
+    assert found.value.why == "about 3,100 tokens, more than train.advanced.max_tokens (2,048)", (
+        "they can be counted"
+    )
     with pytest.raises(Unrenderable, match="chat template refuses"):
         conversation(renderer, [{"content": "no role"}], REPLY)
 
