@@ -17,7 +17,7 @@ from bench.training_batch import answers
 from bench.training_gpu import peak_flops
 from burnish.parts.desktop.demo.halves import HALVES
 from burnish.parts.desktop.demo.user import MAX_TOKENS
-from burnish.training.device import Sizes, estimated_bytes
+from burnish.training.device import LONG_END, Sizes, estimated_bytes
 from burnish.training.job import Hyperparameters, Quantize
 
 DEMO = Path(__file__).parents[1] / "docs" / "demo.json"
@@ -59,7 +59,7 @@ class Model:
         """Return the memory for training on it, as the trainer estimates it before it loads anything."""
         count = self.body + self.head * (1 if self.tied else 2)
         sizes = Sizes(self.hidden, self.inner, self.layers, self.vocabulary, self.keys)
-        return estimated_bytes(count, sizes, Hyperparameters(), quantize)
+        return estimated_bytes(count, sizes, Hyperparameters(max_tokens=LONG_END), quantize)
 
     @property
     def operations(self) -> float:

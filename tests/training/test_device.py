@@ -141,7 +141,7 @@ SMALL = ModelSize(hidden=576, layers=30, parameters=134_515_008)
 
 
 def test_the_estimate_of_main_memory_is_a_little_above_what_the_small_model_took() -> None:
-    assert 2.5e9 < main_memory(SMALL, Hyperparameters()) < 3.2e9
+    assert 2.5e9 < main_memory(SMALL, Hyperparameters()) < 2.8e9
 
 
 @pytest.mark.parametrize("change", [{"hidden": 2048}, {"layers": 60}, {"parameters": 10**9}])
