@@ -35,7 +35,7 @@ from burnish.training.comments import (
 from burnish.training.dataset import Run, rendered
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Sample, TeacherReply
-from burnish.training.rendering import Rendered, Unrenderable
+from burnish.training.rendering import Rendered, Unrenderable, check_length
 from burnish.training.teachable import uncommentable
 
 MOST_REVISIONS = 2
@@ -96,6 +96,7 @@ def _criticised(run: Run, samples: Sequence[Sample]) -> Iterator[CriticisedReply
                 (prompt, renderer.opening(prompt.messages, sample.template, sample.tools))
                 for prompt in prompts[sample.completion_id]
             ]
+            check_length(max(len(tokens) for _, tokens in asking), limit)
         except Unrenderable as error:
             _leave_out(run, sample, error)
             continue

@@ -171,3 +171,17 @@ def test_a_try_is_little_longer_than_the_answer_that_it_judges(tiny_weights: Pat
     assert LEAST_TOKENS < middle * LONGER < MOST_TOKENS
     assert longest[0] <= LEAST_TOKENS, "a try has room for a sentence or two"
     assert LEAST_TOKENS < longest[1] <= round(middle * LONGER)
+
+
+def test_a_comment_under_a_prompt_that_is_too_long_for_the_teacher_is_left_out(tiny_weights: Path) -> None:
+    """With the comments in it; neither the prompt without them nor the criticised reply is cut instead."""
+    tiny = TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
+    one = criticised(0, comment="shorter, " * 40)
+    short = len(tiny.renderer.conversation(one.messages, (), one.reply, True, 999).ids)
+    config = Hyperparameters(max_tokens=short + 20)
+    run = run_of(tiny, objective="critique", hyperparameters=config)
+    with pytest.raises(NotTrainable, match="no comment is left"):
+        lessons_from_comments(run, [one])
+    assert [why.split(", more")[1] for why in run.left_out.counts] == [
+        f" than train.advanced.max_tokens ({config.max_tokens})"
+    ]
