@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
+
+import httpx
 
 from bench.conventions.code import has_text_behind_block
 
@@ -52,10 +55,17 @@ class Request:
     system: str | None
     seed: int
 
+    @property
+    def digest(self) -> str:
+        """Tells apart what was asked, should a question or a sentence change."""
+        return sha256(json.dumps([self.question, self.system, TOOLS]).encode()).hexdigest()[:12]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     key: str
+    digest: str
+    """Of its request."""
     text: str
     ending: str
     """stop, length or tool_calls; block: nobody listened any longer, because the first block of code was complete."""
@@ -73,19 +83,24 @@ class AnswerFile:
     """Answers by key, in a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.answers: dict[str, Answer] = {}
+        self.path = path
+        self._answers: dict[str, Answer] = {}
         for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else ():
             try:
                 answer = Answer(**json.loads(line))
             except ValueError:  # a line that was cut off
                 continue
-            self.answers[answer.key] = answer
+            self._answers[answer.key] = answer
+
+    def get(self, request: Request) -> Answer | None:
+        """Return the answer, unless it is one to other words."""
+        answer = self._answers.get(request.key)
+        return answer if answer and answer.digest == request.digest else None
 
     def add(self, answer: Answer) -> None:
-        self.answers[answer.key] = answer
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
+        self._answers[answer.key] = answer
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
             # A line that was cut off stays alone.
             file.write(("\n" if file.tell() else "") + json.dumps(asdict(answer), ensure_ascii=False))
 
@@ -97,7 +112,7 @@ class Assistant:
         """``whole``: listen to the end; otherwise until the first block of code is complete."""
         from openai import DefaultHttpxClient, OpenAI
 
-        self._model, self._max_tokens, self._whole = model, max_tokens, whole
+        self._url, self._model, self._max_tokens, self._whole = url, model, max_tokens, whole
         self._client: Any = OpenAI(
             base_url=f"{url}/v1",
             api_key="unused",
@@ -143,6 +158,7 @@ class Assistant:
         details = usage.prompt_tokens_details if usage else None
         return Answer(
             request.key,
+            request.digest,
             text,
             ending,
             usage.prompt_tokens if usage else None,
@@ -153,12 +169,18 @@ class Assistant:
             response_id,
         )
 
+    def comment(self, answer: Answer, text: str) -> None:
+        """Say what is wrong with an answer. Raises httpx.HTTPError."""
+        feedback = {"response_id": answer.response_id, "rating": "bad", "comment": text}
+        response = httpx.post(f"{self._url}/v1/feedback", json=feedback, timeout=TIMEOUT_S, trust_env=False)
+        response.raise_for_status()
+
 
 def ask_missing(
     assistant: Assistant, requests: Iterable[Request], file: AnswerFile, at_once: int, say: Say
 ) -> None:
     """Ask what isn't in the file, a few at once and in this order, and write each answer into it."""
-    missing = [request for request in requests if request.key not in file.answers]
+    missing = [request for request in requests if not file.get(request)]
     with ThreadPoolExecutor(at_once) as threads:
         pending = [threads.submit(assistant.ask, request) for request in missing]
         try:

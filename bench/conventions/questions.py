@@ -100,30 +100,30 @@ lines_with|takes the path of a text file and a word and returns a list of the li
 read_numbers|takes the path of a text file with one integer a line and returns a list of the integers|write("a.txt", "4\\n5\\n") or read_numbers(at("a.txt")) == [4, 5]
 """
 _REPORTS = """
-total_price|takes a dictionary of prices, reports each price and returns their sum|total_price({"tea": 3, "milk": 2}) == 5
-countdown|takes a number, reports each number from it down to 1 and returns how many there were|countdown(3) == 3
-check_stock|takes a dictionary of stock counts, reports every product that is sold out and returns a list of those products|list(check_stock({"a": 0, "b": 2, "c": 0})) == ["a", "c"]
-add_user|takes a list of users and a name, appends the name, reports it and returns the list|add_user(["ann"], "bob") == ["ann", "bob"]
-safe_divide|takes two numbers, divides the first by the second, reports the quotient and returns it|safe_divide(6, 3) == 2
-process_orders|takes a list of orders, reports progress for each order and returns how many orders there were|process_orders(["a", "b"]) == 2
-score_summary|takes a list of scores, reports the highest and the lowest score and returns their difference|score_summary([3, 9, 5]) == 6
-login_attempts|takes a list of true and false values for login attempts, reports each failed attempt and returns how many failed|login_attempts([True, False, False]) == 2
-greet_all|takes a list of names, shows a greeting for each and returns the number of names|greet_all(["ann", "bob"]) == 2
-remove_negatives|takes a list of numbers, reports each negative number and returns a list without them|remove_negatives([1, -2, 3]) == [1, 3]
-temperature_alert|takes a list of temperatures, shows a warning for each above 30 and returns how many warnings there were|temperature_alert([20, 31, 40]) == 2
-apply_discount|takes a price and a percentage, reports the reduced price and returns it|abs(apply_discount(100, 20) - 80) < 1e-9
-slow_sum|takes a list of numbers, reports the running total after each number and returns the sum|slow_sum([1, 2, 3]) == 6
-validate_emails|takes a list of e-mail addresses, reports each one without an @ and returns a list of the valid ones|validate_emails(["a@b.c", "x"]) == ["a@b.c"]
-transfer|takes two account balances and an amount, moves the amount from the first to the second, reports both balances and returns them as a tuple|tuple(transfer(10, 5, 3)) == (7, 8)
-count_errors|takes a list of text lines, reports each line that contains ERROR and returns how many there were|count_errors(["ok", "ERROR a", "ERROR b"]) == 2
-grade_report|takes a dictionary of grades by student, reports the grade of each student and returns the average grade|abs(grade_report({"a": 2, "b": 4}) - 3) < 1e-9
-retry_count|takes a number of retries, reports each retry and returns the number|retry_count(3) == 3
-sort_and_show|takes a list of numbers, sorts it, shows the sorted list and returns it|list(sort_and_show([3, 1, 2])) == [1, 2, 3]
-compare_versions|takes two integers, reports which one is larger and returns the larger one|compare_versions(2, 5) == 5; compare_versions(7, 3) == 7
-battery_status|takes a battery level from 0 to 100, shows a warning if it is below 20 and returns whether it is|battery_status(10) == True; battery_status(50) == False
-vote_winner|takes a dictionary of votes by candidate, reports the winner and returns the winner's name|vote_winner({"a": 1, "b": 4}) == "b"
-build_report|takes a dictionary of sales by month, reports the sales of each month and returns the total|build_report({"May": 4, "June": 6}) == 10
-evens_seen|takes a list of integers, reports each even one and returns a list of them|evens_seen([1, 2, 4]) == [2, 4]
+total_price|takes a dictionary of prices, outputs each price and returns their sum|total_price({"tea": 3, "milk": 2}) == 5
+countdown|takes a number, outputs each number from it down to 1 and returns how many there were|countdown(3) == 3
+check_stock|takes a dictionary of stock counts, outputs every product that is sold out and returns a list of those products|list(check_stock({"a": 0, "b": 2, "c": 0})) == ["a", "c"]
+add_user|takes a list of users and a name, appends the name, outputs it and returns the list|add_user(["ann"], "bob") == ["ann", "bob"]
+safe_divide|takes two numbers, divides the first by the second, outputs the quotient and returns it|safe_divide(6, 3) == 2
+process_orders|takes a list of orders, outputs progress for each order and returns how many orders there were|process_orders(["a", "b"]) == 2
+score_summary|takes a list of scores, outputs the highest and the lowest score and returns their difference|score_summary([3, 9, 5]) == 6
+login_attempts|takes a list of true and false values for login attempts, outputs each failed attempt and returns how many failed|login_attempts([True, False, False]) == 2
+greet_all|takes a list of names, outputs a greeting for each and returns the number of names|greet_all(["ann", "bob"]) == 2
+remove_negatives|takes a list of numbers, outputs each negative number and returns a list without them|remove_negatives([1, -2, 3]) == [1, 3]
+temperature_alert|takes a list of temperatures, outputs a warning for each above 30 and returns how many warnings there were|temperature_alert([20, 31, 40]) == 2
+apply_discount|takes a price and a percentage, outputs the reduced price and returns it|abs(apply_discount(100, 20) - 80) < 1e-9
+slow_sum|takes a list of numbers, outputs the running total after each number and returns the sum|slow_sum([1, 2, 3]) == 6
+validate_emails|takes a list of e-mail addresses, outputs each one without an @ and returns a list of the valid ones|validate_emails(["a@b.c", "x"]) == ["a@b.c"]
+transfer|takes two account balances and an amount, moves the amount from the first to the second, outputs both balances and returns them as a tuple|tuple(transfer(10, 5, 3)) == (7, 8)
+count_errors|takes a list of text lines, outputs each line that contains ERROR and returns how many there were|count_errors(["ok", "ERROR a", "ERROR b"]) == 2
+grade_report|takes a dictionary of grades by student, outputs the grade of each student and returns the average grade|abs(grade_report({"a": 2, "b": 4}) - 3) < 1e-9
+retry_count|takes a number of retries, outputs each retry and returns the number|retry_count(3) == 3
+sort_and_show|takes a list of numbers, sorts it, outputs the sorted list and returns it|list(sort_and_show([3, 1, 2])) == [1, 2, 3]
+compare_versions|takes two integers, outputs which one is larger and returns the larger one|compare_versions(2, 5) == 5; compare_versions(7, 3) == 7
+battery_status|takes a battery level from 0 to 100, outputs a warning if it is below 20 and returns whether it is|battery_status(10) == True; battery_status(50) == False
+vote_winner|takes a dictionary of votes by candidate, outputs the winner and returns the winner's name|vote_winner({"a": 1, "b": 4}) == "b"
+build_report|takes a dictionary of sales by month, outputs the sales of each month and returns the total|build_report({"May": 4, "June": 6}) == 10
+evens_seen|takes a list of integers, outputs each even one and returns a list of them|evens_seen([1, 2, 4]) == [2, 4]
 """
 _TEACHING: dict[Kind, str] = {
     "pure": """
@@ -193,26 +193,26 @@ file_suffix|takes the path of a file and returns its extension
 word_in_file|takes the path of a text file and a word and tells whether the word is in the file
 """,
     "reports": """
-sum_expenses|takes a list of expenses, reports each of them and returns the sum
-show_inventory|takes a dictionary of products and counts, shows each product and returns the number of products
-failed_tests|takes a dictionary of test names and outcomes, reports each failed test and returns how many failed
-remind|takes a list of tasks, shows a reminder for each and returns the number of tasks
-double_all|takes a list of numbers, reports each doubled number and returns a list of them
-deposit|takes a balance and an amount, adds the amount, reports the new balance and returns it
-overdue|takes a dictionary of days by book, reports each book above 14 days and returns a list of them
-ticks|takes a number, reports each second up to it and returns the number
-best_player|takes a dictionary of points by player, reports the best player and returns the name
-missing_keys|takes a dictionary and a list of keys, reports each missing key and returns a list of them
-convert_all|takes a list of prices and a rate, reports each converted price and returns a list of them
-speed_check|takes a list of speeds, shows a warning for each above 50 and returns how many there were
-shout|takes a list of words, shows each in upper case and returns the number of words
-pay_bill|takes a bill and a payment, reports the change and returns it
-queue_status|takes a list of jobs, reports how many are waiting and returns the number
-sum_pairs|takes a list of pairs of numbers, reports the sum of each pair and returns a list of the sums
-check_password|takes a password, reports whether it is long enough and returns whether it is
-collect_votes|takes a list of votes, reports each vote and returns a dictionary with the count of each
-rank_scores|takes a list of scores, shows them from highest to lowest and returns the sorted list
-pack_items|takes a list of weights and a limit, reports each item that fits and returns the total weight
+sum_expenses|takes a list of expenses, outputs each of them and returns the sum
+show_inventory|takes a dictionary of products and counts, outputs each product and returns the number of products
+failed_tests|takes a dictionary of test names and outcomes, outputs each failed test and returns how many failed
+remind|takes a list of tasks, outputs a reminder for each and returns the number of tasks
+double_all|takes a list of numbers, outputs each doubled number and returns a list of them
+deposit|takes a balance and an amount, adds the amount, outputs the new balance and returns it
+overdue|takes a dictionary of days by book, outputs each book above 14 days and returns a list of them
+ticks|takes a number, outputs each second up to it and returns the number
+best_player|takes a dictionary of points by player, outputs the best player and returns the name
+missing_keys|takes a dictionary and a list of keys, outputs each missing key and returns a list of them
+convert_all|takes a list of prices and a rate, outputs each converted price and returns a list of them
+speed_check|takes a list of speeds, outputs a warning for each above 50 and returns how many there were
+shout|takes a list of words, outputs each in upper case and returns the number of words
+pay_bill|takes a bill and a payment, outputs the change and returns it
+queue_status|takes a list of jobs, outputs how many are waiting and returns the number
+sum_pairs|takes a list of pairs of numbers, outputs the sum of each pair and returns a list of the sums
+check_password|takes a password, outputs whether it is long enough and returns whether it is
+collect_votes|takes a list of votes, outputs each vote and returns a dictionary with the count of each
+rank_scores|takes a list of scores, outputs them from highest to lowest and returns the sorted list
+pack_items|takes a list of weights and a limit, outputs each item that fits and returns the total weight
 """,
 }
 

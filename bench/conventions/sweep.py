@@ -29,56 +29,46 @@ class Sweep:
 
     def ask(self, assistant: Assistant, at_once: int, say: Say) -> None:
         """Ask what is missing."""
-        wordings = [request for convention in CONVENTIONS for request in self._wordings(convention)]
+        wordings = [request for convention in CONVENTIONS for _, request in self._wordings(convention)]
         ask_missing(assistant, wordings, self.answers, at_once, lambda text: say(f"wordings: {text}"))
         columns = {request.key: request for request in self._columns()}
         ask_missing(assistant, columns.values(), self.answers, at_once, lambda text: say(f"columns: {text}"))
 
     def wording(self, convention: Convention) -> int:
         """Return which wording of the sentence is kept most often; of equals the first."""
-        counts = [
-            sum(
-                convention.check(self.answers.answers[key].text)
-                for question in convention.teaching[: self.tuning]
-                if (key := wording_key(convention, wording, question)) in self.answers.answers
-            )
-            for wording in range(len(convention.sentences))
-        ]
+        counts = [0] * len(convention.sentences)
+        for wording, request in self._wordings(convention):
+            if answer := self.answers.get(request):
+                counts[wording] += convention.check(answer.text)
         return counts.index(max(counts))
 
-    def _wordings(self, convention: Convention) -> Iterator[Request]:
+    def pair(self, convention: Convention, place: int) -> tuple[Question, Request, Request]:
+        """Return a question of the exam, and what is asked of the base and of the sentence.
+
+        If questions are few, each is asked again.
+        """
+        draw, index = divmod(place, len(convention.exam))
+        question, wording = convention.exam[index], self.wording(convention)
+        key = f"{question.key}/{draw}"
+        base = Request(f"base/{key}", question.text, None, draw)
+        sentence = convention.sentences[wording]
+        return (
+            question,
+            base,
+            Request(f"sentence/{convention.name}/{wording}/{key}", question.text, sentence, draw),
+        )
+
+    def _wordings(self, convention: Convention) -> Iterator[tuple[int, Request]]:
         for wording, sentence in enumerate(convention.sentences):
-            for place, question in enumerate(convention.teaching[: self.tuning]):
-                yield Request(wording_key(convention, wording, question), question.text, sentence, place)
+            for question in convention.teaching[: self.tuning]:
+                key = f"wording/{convention.name}/{wording}/{question.key}"
+                yield wording, Request(key, question.text, sentence, 0)
 
     def _columns(self) -> Iterator[Request]:
         """Yield rounds of questions, so that a sweep that is stopped has about the same number of each column."""
         for start in range(0, self.count, ROUND):
-            places = range(start, min(start + ROUND, self.count))
             for convention in CONVENTIONS:
-                wording = self.wording(convention)
-                for place in places:
-                    question, draw = drawn(convention, place)
-                    yield Request(base_key(question, draw), question.text, None, place)
-                for place in places:
-                    question, draw = drawn(convention, place)
-                    key = sentence_key(convention, wording, question, draw)
-                    yield Request(key, question.text, convention.sentences[wording], place)
-
-
-def drawn(convention: Convention, place: int) -> tuple[Question, int]:
-    """Return an exam's question and which of its answers is meant: where questions are few, each is asked again."""
-    exam = convention.exam
-    return exam[place % len(exam)], place // len(exam)
-
-
-def wording_key(convention: Convention, wording: int, question: Question) -> str:
-    return f"wording/{convention.name}/{wording}/{question.key}"
-
-
-def base_key(question: Question, draw: int) -> str:
-    return f"base/{question.key}/{draw}"
-
-
-def sentence_key(convention: Convention, wording: int, question: Question, draw: int) -> str:
-    return f"sentence/{convention.name}/{wording}/{question.key}/{draw}"
+                places = range(start, min(start + ROUND, self.count))
+                pairs = [self.pair(convention, place) for place in places]
+                yield from (base for _, base, _ in pairs)
+                yield from (sentence for _, _, sentence in pairs)

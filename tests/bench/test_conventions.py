@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.conventions.catalogue import BY_NAME, CONVENTIONS
+from bench.conventions.catalogue import BY_NAME, CONVENTIONS, Convention
 from bench.conventions.code import first_block, has_text_behind_block
 from bench.conventions.questions import EXAM, TEACHING
 from bench.conventions.sandbox import runs
@@ -78,8 +78,8 @@ def test_every_candidate_is_checked_both_ways() -> None:
 @pytest.mark.parametrize(
     "text", ["", "I can't.", "```python\ndef f(:\n```", "```python\ndef f(x):\n    return"]
 )
-def test_no_convention_is_kept_without_code(convention: object, text: str) -> None:
-    kept = BY_NAME[convention.name].check(text)
+def test_no_convention_is_kept_without_code(convention: Convention, text: str) -> None:
+    kept = convention.check(text)
     # Only whether there is anything beside it counts there.
     assert not kept or (convention.name == "only-code" and first_block(text) is not None)
 
