@@ -60,21 +60,21 @@ def _marks(cell: Cell, column: str, row: Row, name: str | None = None) -> list[b
 
 
 def cost_rows(cell: Cell) -> Rows:
-    """Return what a column costs: tokens over its exam, seconds of two questions asked one after the other."""
+    """Return what a column costs, by the questions that are asked one after the other."""
     return [[column, *_cost(cell.answers(column))] for column in COLUMNS if cell.answers(column)]
 
 
 def _cost(answers: Mapping[str, Answer]) -> list[str]:
-    def tokens(count: Callable[[Answer], int | None]) -> str:
-        counts = [number for answer in answers.values() if (number := count(answer)) is not None]
-        return f"{fmean(counts):.0f}" if counts else NOTHING
+    def mean(figure: Callable[[Answer], float | None], name: str = "", digits: int = 1) -> str:
+        timed = [answer for key, answer in answers.items() if key.startswith(f"timing/{name}")]
+        figures = [number for answer in timed if (number := figure(answer)) is not None]
+        return f"{fmean(figures):.{digits}f}" if figures else NOTHING
 
-    timed = [answers.get(f"timing/{name}") for name in ("cold", "cached")]
     return [
-        tokens(lambda answer: answer.prompt_tokens),
-        tokens(lambda answer: answer.completion_tokens),
-        *(f"{answer.first_s:.1f}" if answer else NOTHING for answer in timed),
-        *(f"{answer.whole_s:.1f}" if answer else NOTHING for answer in timed),
+        mean(lambda answer: answer.prompt_tokens, digits=0),
+        mean(lambda answer: answer.completion_tokens, digits=0),
+        *(mean(lambda answer: answer.first_s, name) for name in ("cold", "cached")),
+        *(mean(lambda answer: answer.whole_s, name) for name in ("cold", "cached")),
     ]
 
 

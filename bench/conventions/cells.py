@@ -20,7 +20,7 @@ from bench.conventions.answers import Answer, AnswerFile, Assistant, Request, Sa
 from bench.conventions.catalogue import BY_NAME, Convention
 from bench.conventions.questions import Question
 from bench.conventions.scope import ExamQuestion, Row, exam_questions, notes_file
-from bench.conventions.sweep import Sweep
+from bench.conventions.sweep import MAX_TOKENS, Sweep
 from bench.learning.learn import learn
 from burnish.parts.desktop.demo.running import burnish
 from burnish.system.threads import cores
@@ -28,11 +28,11 @@ from burnish.system.threads import cores
 CONVENTION_NAMES = ("logging", "docstrings", "type-hints")
 """The conventions of the nine cells; the sweep chose them (docs/conventions.md)."""
 ORDERS = (1, 2, 3)
-MAX_TOKENS = 160
-"""Of an answer."""
 ANSWERS_TO_A_QUESTION = 2
 """So often a question of teaching is asked at most."""
 EXAM_SEED = 10_000
+TIMED = ("cold", "cached/1", "cached/2", "cached/3")
+"""Questions that are asked one after the other, to the end: only the first reads the whole prompt."""
 LEARNING = {
     "BURNISH_TRAIN__SCHEDULE": "manual",
     # Nobody is served while it trains: the trainer may have all cores.
@@ -198,19 +198,18 @@ class Cell:
         if all(map(file.get, exam)):
             return
         settings = SERVING | ({"BURNISH_INSTRUCTIONS": "true"} if column == "instructions" else {})
-        with (
-            self._burnish(_copied(log, self.folder / "exam"), settings) as url,
-            Assistant(url, MAX_TOKENS, whole=True) as assistant,
-        ):
-            # One at a time on a quiet engine: the first has nothing in its cache, the second the prompt's beginning.
-            timed = [request for request in exam if request.key.startswith("timing/")]
-            for requests, at_once in ((timed, 1), (exam, self.at_once)):
-                ask_missing(assistant, requests, file, at_once, lambda text: self.say(f"{column}: {text}"))
+        with self._burnish(_copied(log, self.folder / "exam"), settings) as url:
+            for requests, at_once, whole in ((exam[: len(TIMED)], 1, True), (exam, self.at_once, False)):
+                with Assistant(url, MAX_TOKENS, whole=whole) as assistant:
+                    ask_missing(
+                        assistant, requests, file, at_once, lambda text: self.say(f"{column}: {text}")
+                    )
         shutil.rmtree(self.folder / "exam")
 
     def requests(self, column: str) -> Iterator[Request]:
+        """Yield what a column is asked; the questions that are timed come first."""
         system = self._system(column, [self.convention])
-        for name, question in zip(("cold", "cached"), self.convention.teaching, strict=False):
+        for name, question in zip(TIMED, self.convention.teaching, strict=False):
             yield Request(f"timing/{name}", question.text, system, EXAM_SEED)
         for place, part in enumerate(self.questions(column)):
             yield Request(
