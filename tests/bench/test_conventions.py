@@ -133,6 +133,7 @@ def test_right_code_runs() -> None:
     assert not runs("def add(a, b):\n    return a - b", "add", ["add(1, 2) == 3"])
     assert runs("def plus(a, b):\n    return a + b", "add", ["add(1, 2) == 3"])  # under another name
     assert not runs("def add(a, b):\n    return", "add", ["add(1, 2) == 3"])
+    assert runs("def add(a, b):\n    return a + b\n\nadd(1, 'a')", "add", ["add(1, 2) == 3"])
 
 
 @pytest.mark.parametrize(
