@@ -16,7 +16,7 @@ FACT_TOKENS = 40
 AT_LENGTH = "Explain in detail, at length: {}"
 LENGTHY_CHARACTERS = 300
 """Beyond this is at length; well within what the tokens of a reply allow."""
-ASKED_AT_LENGTH = 12
+ASKED_AT_LENGTH = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,18 @@ class Exam:
     """To those who asked for it at length, without any system message; empty likewise."""
 
 
-def sit(user: User, held_out: Sequence[str], *, widely: bool) -> Exam:
-    """Ask what is live. Every version is asked the same, with the same dice; ``widely``: see Cell."""
+def sit(user: User, held_out: Sequence[str], at_length: Sequence[str]) -> Exam:
+    """Ask what is live. Every version is asked the same, with the same dice.
+
+    ``at_length``: the questions to which an answer at length is requested; empty: facts aren't asked for either.
+    """
     answers = list(user.ask_all(held_out, first_seed=0))
-    if not widely:
+    if not at_length:
         return Exam(answers, [], [])
     return Exam(
         answers,
         list(user.ask_plainly([question for question, _ in FACTS], FACT_TOKENS)),
-        list(user.ask_plainly([AT_LENGTH.format(each) for each in held_out[:ASKED_AT_LENGTH]], MAX_TOKENS)),
+        list(user.ask_plainly([AT_LENGTH.format(question) for question in at_length], MAX_TOKENS)),
     )
 
 

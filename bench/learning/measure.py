@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.learning.arms import ARMS
 from bench.learning.cell import Cell, settled
-from bench.learning.exam import Exam, marked, sit
+from bench.learning.exam import ASKED_AT_LENGTH, Exam, marked, sit
 from bench.learning.learn import learn, leave
 from bench.learning.preferences import PREFERENCES, Preference
 from bench.learning.questions import PROMPTS
@@ -62,6 +62,7 @@ class _Measurement:
         """All users have the same."""
         order = random.Random(cell.seed).sample(PROMPTS, len(PROMPTS))
         self.questions, self.held_out = order[: cell.counts[-1]], order[-cell.held_out :]
+        self.at_length = order[-ASKED_AT_LENGTH:] if cell.widely else []
         self.settings = dict(settings)
         # Nobody is served while it trains: the trainer may have all cores.
         self.learning = {
@@ -173,7 +174,7 @@ class _Measurement:
         self.say(f"asking {self.cell.held_out} other questions")
         with self._burnish(_copied(folder, self.scratch / "exam")) as url:
             with User(url, self.program) as user, self._timed("exam"):
-                exam = sit(user, self.held_out, widely=self.cell.widely)
+                exam = sit(user, self.held_out, self.at_length)
             leave(url)
         return exam
 
