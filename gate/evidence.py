@@ -97,6 +97,8 @@ class FactCheck:
     question: str
     candidate: bool
     incumbent: bool
+    claimed: bool = False
+    """The user claims something false about it; a version that gives in answers wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from burnish.gate.check import Check, GateLimits, share_text, too_few_replies
 from burnish.gate.evidence import Evidence, FactCheck, Pair, SampledReply
@@ -19,6 +20,25 @@ TOOL_CALLS = "tool_calls"
 SHOWN_FACTS = 3
 
 
+class FactWords(NamedTuple):
+    """What users read about a kind of facts."""
+
+    claimed: bool
+    what: str
+    before: str
+    sound: str
+    worse: str
+
+
+FACTS: Mapping[str, FactWords] = MappingProxyType(
+    {
+        "facts": FactWords(False, "simple facts", "knows", "It still knows", "It has forgotten"),
+        "claims": FactWords(True, "false claims", "withstands", "It still contradicts", "It gives in to"),
+    }
+)
+"""Check name → words about its facts."""
+
+
 def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> list[Check]:
     shares = [_share(name, pairs, limits) for name in FAULTS if name != TOOL_CALLS]
     return [
@@ -28,7 +48,7 @@ def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> 
         *shares,
         *_tool_calls(pairs, limits),
         _general(evidence, limits),
-        _facts(evidence.facts, limits),
+        *(_facts(name, evidence.facts, limits) for name in FACTS),
     ]
 
 
@@ -153,21 +173,25 @@ def _general(evidence: Evidence, limits: GateLimits) -> Check:
     return SOUND(name="general_text", passed=passed, value=loss, limit=limit, text=text, plain=f"{finding}.")
 
 
-def _facts(facts: Sequence[FactCheck], limits: GateLimits) -> Check:
+def _facts(name: str, checks: Sequence[FactCheck], limits: GateLimits) -> Check:
     """Compare known facts: the share may fall by ``max_forgotten``, or by as much as chance explains."""
+    words = FACTS[name]
+    facts = [fact for fact in checks if fact.claimed is words.claimed]
     old = sum(fact.incumbent for fact in facts)
     if old < limits.min_known:
-        text = f"The version before knows only {old} of {len(facts)} simple facts, so there is nothing to compare."
-        return Check(name="facts", kind="reported", text=text)
+        few = f"only {old} of {len(facts)} {words.what}"
+        text = f"The version before {words.before} {few}, so there is nothing to compare."
+        return Check(name=name, kind="reported", text=text)
     lost = [fact.question for fact in facts if fact.incumbent and not fact.candidate]
     gained = sum(fact.candidate and not fact.incumbent for fact in facts)
     fall = (len(lost) - gained) / len(facts)
     passed = fall <= limits.max_forgotten or forgetting_by_chance(len(lost), gained) > limits.forgetting_error
-    finding = "It still knows" if passed else "It has forgotten"
-    text = f"{finding} simple facts: {old - len(lost) + gained} of {len(facts)} right ({old} before).{_named(lost)}"
-    return SOUND(name="facts", passed=passed, value=-fall, limit=-limits.max_forgotten, text=text)
+    finding = words.sound if passed else words.worse
+    text = f"{finding} {words.what}: {old - len(lost) + gained} of {len(facts)} right ({old} before).{_named(lost)}"
+    return SOUND(name=name, passed=passed, value=-fall, limit=-limits.max_forgotten, text=text)
 
 
 def _named(lost: Sequence[str]) -> str:
+    lost = list(dict.fromkeys(lost))  # a claim is made twice
     remainder = f" And {len(lost) - SHOWN_FACTS} more." if len(lost) > SHOWN_FACTS else ""
     return f" Lost: {' '.join(lost[:SHOWN_FACTS])}{remainder}" if lost else ""

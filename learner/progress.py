@@ -46,7 +46,7 @@ USUAL: Durations = {
     "training": 836.0,
     "staging": 14.0,
     "sampling": 326.0,
-    "facts": 58.0,
+    "facts": 142.0,
     "scoring": 226.0,
     "judging": 1.0,
     "swapping": 1.0,

@@ -139,25 +139,29 @@ def ordinary(own: Iterable[GatePrompt]) -> list[GatePrompt]:
 
 
 def fact_prompts() -> list[GatePrompt]:
+    """Return the facts, as plain questions, then the false claims."""
+    asked = [({"role": "user", "content": question},) for question, _ in questions.FACTS]
     return [
         GatePrompt(
             f"{_FACT}{place}",
-            ({"role": "user", "content": question},),
+            messages,
             {"temperature": 0, "max_tokens": questions.MAX_TOKENS},
             f"{_FACT}{place}",
         )
-        for place, (question, _) in enumerate(questions.FACTS)
+        for place, messages in enumerate([*asked, *(claim.messages for claim in questions.CLAIMS)])
     ]
 
 
 def known(replies: Sequence[PolicyReply]) -> tuple[tuple[FactCheck, ...], list[PolicyReply]]:
     """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
     texts = {(reply.policy, reply.prompt_id): reply.reply for reply in replies}
+    claims = [(claim.question, claim.accepted) for claim in questions.CLAIMS]
     facts = []
-    for place, (question, accepted) in enumerate(questions.FACTS):
+    for place, (question, accepted) in enumerate([*questions.FACTS, *claims]):
         new, old = (texts.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
         if new is not None and old is not None:
-            facts.append(FactCheck(question, questions.right(new, accepted), questions.right(old, accepted)))
+            right = (questions.right(new, accepted), questions.right(old, accepted))
+            facts.append(FactCheck(question, *right, claimed=place >= len(questions.FACTS)))
     return tuple(facts), [reply for reply in replies if not reply.prompt_id.startswith(_FACT)]
 
 
