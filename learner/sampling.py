@@ -17,6 +17,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
 from burnish.gate import FactCheck, questions
+from burnish.gate.replies import text_of
 from burnish.learner.asked import TEMPLATE
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
@@ -34,14 +35,18 @@ MAX_PROMPTS = 48
 RECENT = 96
 # Prompts with tools are long, so they are a quarter at most (`python -m bench.gate_power` shows the effect).
 MAX_WITH_TOOLS = 12
-# Enough to judge a reply, and cheap enough. Both versions are cut alike.
-MAX_TOKENS = 192
+# Both versions are cut alike. Nine in ten of the log's finished replies aren't: of two that are cut, nobody knows
+# which would have ended. More than the shortest limit is for long replies, such as the 250 tokens of a function.
+MIN_LIMIT, MAX_LIMIT = 192, 512
+"""Tokens of a reply at most, by the lengths in the log."""
+# Of code; prose has four. For replies whose engine didn't count.
+TOKEN_CHARACTERS = 3
 # Above it even a sound model babbles, and the gate would judge chance.
 MAX_TEMPERATURE = 1.0
 # Requests at once for each version; users get the other slots of the engine.
 AT_ONCE = 2
-# For one reply, on a busy machine.
-REPLY_TIMEOUT_S = 180.0
+# For one reply of MAX_LIMIT tokens, on a busy machine.
+REPLY_TIMEOUT_S = 300.0
 SEED = 20_000
 """Seed of the first prompt; each next prompt adds one. Both versions get the same seed for a prompt."""
 _FACT, _ORDINARY = "fact_", "ordinary_"
@@ -87,12 +92,14 @@ def prompts(
     The completions are as the engine was asked (``as_asked``). ``learnt_ids``: those of the latest whose context a
     version may have learnt from; held-out ones are among them.
     """
+    held_out, recent = [*held_out], [*recent]
+    limit = reply_limit([*held_out, *recent])
     first, latest = (
         [
             GatePrompt(
                 completion.id,
                 completion.messages,
-                bounded(completion.params),
+                bounded(completion.params, limit),
                 completion.id,
                 # A prompt of a text completion is asked in chat here.
                 {} if completion.asked.surface == "completions" else completion.params.get(TEMPLATE, {}),
@@ -114,6 +121,22 @@ def prompts(
     return [*by_key.values(), *ordinary([*first, *latest])][:MAX_PROMPTS]
 
 
+def reply_limit(completions: Iterable[Completion]) -> int:
+    """Return the tokens that nine in ten finished replies have at most, between MIN_LIMIT and MAX_LIMIT."""
+    lengths = sorted(
+        _tokens(completion) for completion in completions if finished(completion.ended.finish_reason)
+    )
+    usual = lengths[(9 * len(lengths) - 1) // 10] if lengths else 0
+    return min(max(usual, MIN_LIMIT), MAX_LIMIT)
+
+
+def _tokens(completion: Completion) -> int:
+    end = completion.ended
+    if end.completion_tokens is not None:
+        return end.completion_tokens // end.choice_count
+    return len(text_of(completion.reply or {})) // TOKEN_CHARACTERS
+
+
 def ordinary(own: Iterable[GatePrompt]) -> list[GatePrompt]:
     """Return ordinary questions, with the system prompts and parameters of prompts in ``own`` without tools."""
     manners = [
@@ -133,7 +156,7 @@ def ordinary(own: Iterable[GatePrompt]) -> list[GatePrompt]:
             origin or f"{_ORDINARY}{place}",
         )
         for place, (question, (instructions, params, origin)) in enumerate(
-            zip(questions.QUESTIONS, cycle(manners or [((), bounded({}), "")]), strict=False)
+            zip(questions.QUESTIONS, cycle(manners or [((), bounded({}, MIN_LIMIT), "")]), strict=False)
         )
     ]
 
@@ -165,14 +188,14 @@ def known(replies: Sequence[PolicyReply]) -> tuple[tuple[FactCheck, ...], list[P
     return tuple(facts), [reply for reply in replies if not reply.prompt_id.startswith(_FACT)]
 
 
-def bounded(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the tools of a request, and its sampling parameters within the limits above."""
+def bounded(params: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return the tools of a request, and its sampling parameters, with ``most`` tokens of a reply at most."""
     passed_on = (*_PASSED_ON, *_WITH_TOOLS) if params.get("tools") else _PASSED_ON
     settings = {name: params[name] for name in passed_on if params.get(name) is not None}
     if isinstance(settings.get("temperature"), int | float):
         settings["temperature"] = min(settings["temperature"], MAX_TEMPERATURE)
     limit = params.get("max_completion_tokens") or params.get("max_tokens")
-    settings["max_tokens"] = min(limit, MAX_TOKENS) if isinstance(limit, int) and limit > 0 else MAX_TOKENS
+    settings["max_tokens"] = min(limit, most) if isinstance(limit, int) and limit > 0 else most
     return settings
 
 

@@ -18,9 +18,10 @@ from burnish.gate.questions import CLAIMS, FACTS, QUESTIONS, right
 from burnish.gate.replies import topics
 from burnish.learner.evidence import evidence, rated_replies
 from burnish.learner.sampling import (
+    MAX_LIMIT,
     MAX_PROMPTS,
-    MAX_TOKENS,
     MAX_WITH_TOOLS,
+    MIN_LIMIT,
     GatePrompt,
     bounded,
     fact_prompts,
@@ -372,14 +373,38 @@ def test_ordinary_questions_have_a_topic_and_are_not_the_benchs() -> None:
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
-        ({}, {"max_tokens": MAX_TOKENS}),
+        ({}, {"max_tokens": MIN_LIMIT}),
         ({"max_tokens": 48, "temperature": 0.8, "stream": True}, {"max_tokens": 48, "temperature": 0.8}),
-        ({"max_tokens": 9999, "temperature": 2}, {"max_tokens": MAX_TOKENS, "temperature": 1.0}),
+        ({"max_tokens": 9999, "temperature": 2}, {"max_tokens": MIN_LIMIT, "temperature": 1.0}),
         ({"max_completion_tokens": 7, "max_tokens": 9}, {"max_tokens": 7}),
-        ({"max_tokens": 0}, {"max_tokens": MAX_TOKENS}),
-        ({"max_tokens": None, "temperature": None}, {"max_tokens": MAX_TOKENS}),
-        ({"stop": ["\n"]}, {"max_tokens": MAX_TOKENS, "stop": ["\n"]}),
+        ({"max_tokens": 0}, {"max_tokens": MIN_LIMIT}),
+        ({"max_tokens": None, "temperature": None}, {"max_tokens": MIN_LIMIT}),
+        ({"stop": ["\n"]}, {"max_tokens": MIN_LIMIT, "stop": ["\n"]}),
     ],
 )
 def test_parameters_are_the_callers_within_bounds(params: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert bounded(params) == expected
+    assert bounded(params, MIN_LIMIT) == expected
+
+
+def lengthy(tokens: int | None, finish: str = "stop", text: str = "") -> Completion:
+    end = PLAIN.ended._replace(completion_tokens=tokens, finish_reason=finish)
+    return PLAIN._replace(ended=end, reply={"role": "assistant", "content": text})
+
+
+@pytest.mark.parametrize(
+    ("replies", "limit"),
+    [
+        ([], MIN_LIMIT),
+        ([lengthy(20)] * 9, MIN_LIMIT),
+        ([*[lengthy(20)] * 8, lengthy(250), lengthy(2000)], 250),
+        ([*[lengthy(20)] * 9, lengthy(250)], MIN_LIMIT),
+        ([lengthy(300), *[lengthy(400, "length")] * 20], 300),
+        ([lengthy(2000)], MAX_LIMIT),
+        ([lengthy(None, text="x" * 900)], 300),  # its engine didn't count
+    ],
+)
+def test_nine_in_ten_finished_replies_of_the_log_fit_into_the_limit(
+    replies: list[Completion], limit: int
+) -> None:
+    recent = [each._replace(id=f"cmpl_{i}", messages=question(i).messages) for i, each in enumerate(replies)]
+    assert {prompt.params["max_tokens"] for prompt in prompts(recent[:1], recent, [])} == {limit}
