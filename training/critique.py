@@ -103,8 +103,7 @@ def _criticised(run: Run, samples: Sequence[Sample]) -> Iterator[CriticisedReply
         reply = None
         with suppress(Unrenderable):
             reply = rendered(sample, renderer, limit)
-        # A prompt that is too long is cut as that of a rated reply.
-        yield CriticisedReply(sample, tuple((prompt, tuple(ids[-limit:])) for prompt, ids in asking), reply)
+        yield CriticisedReply(sample, tuple((prompt, tuple(ids)) for prompt, ids in asking), reply)
 
 
 def _leave_out(run: Run, sample: Sample, error: Unrenderable) -> None:
