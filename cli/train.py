@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.cli.watch import follow
+from burnish.cli.watch import about, follow
 from burnish.terminal.client import Proxy
 from burnish.terminal.errors import CommandFailed, Interrupted, WrongUsage
 from burnish.terminal.terminal import Json, Url, console, errors, printed_json, version_name
@@ -107,9 +107,18 @@ def _dry_run(proxy: Proxy, request: dict[str, Any], as_json: bool) -> None:
     console.print(f"train on {basis}, objective {plan['objective']}, starting from {start}")
     count = plan.get("compared")
     later = f"when it starts, {count} prompts are compared with what the engine read" if count else None
-    for line in (plan["note"], left_out(plan), later):
+    for line in (plan["note"], left_out(plan), later, _estimate(plan)):
         if line:
             console.print(escape(line))
+
+
+def _estimate(plan: dict[str, Any]) -> str | None:
+    estimate = plan.get("estimate") or {}
+    if estimate.get("seconds") is None:
+        return None
+    longest = estimate["longest_prompt"]
+    prompts = f"; the longest prompt has {longest:,} tokens" if longest else ""
+    return f"it takes {about(estimate['seconds'])}, by {estimate['by']}{prompts}"
 
 
 def left_out(counts: dict[str, Any]) -> str | None:

@@ -230,13 +230,13 @@ def _step(run: Run) -> str:
 def _eta(run: Run) -> str:
     progress = run["progress"] or {}
     phase, whole = progress.get("eta_s"), progress.get("run_eta_s")
-    of_phase = f"{_about(phase)} left in it" if phase is not None else ""
-    of_run = f"{_about(whole)} left in all" if whole is not None else ""
+    of_phase = f"{about(phase)} left in it" if phase is not None else ""
+    of_run = f"{about(whole)} left in all" if whole is not None else ""
     guess = "a guess for a first run" if progress.get("guessed") else ""
     return ", ".join(filter(None, (of_phase, of_run, guess)))
 
 
-def _about(seconds: float) -> str:
+def about(seconds: float) -> str:
     return f"about {seconds:.0f} s" if seconds < PRECISE_S else f"about {seconds / MINUTE_S:.0f} min"
 
 

@@ -209,6 +209,7 @@ class Learner:
             "objective": plan.spec.objective,
             "hyperparameters": plan.spec.hyperparameters.model_dump(mode="json"),
             "note": plan.note,
+            "estimate": await self._planner.estimate(plan, self._cycle.jobs),
         }
 
     async def promote(self, number: int | None, reason: str, *, force: bool = False) -> Promoted:

@@ -21,6 +21,7 @@ from burnish.config.tables import TrainConfig
 from burnish.gate.rewards import RatedReply, believed_preference_model
 from burnish.learner import export
 from burnish.learner.evidence import rated_replies
+from burnish.learner.progress import estimate
 from burnish.learner.rollouts import Logged, no_rollout, usable_rollouts
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log, Rating
@@ -168,6 +169,11 @@ class Planner:
             objective=objective,
             instructed=instructed,
         )
+
+    async def estimate(self, plan: RunPlan, jobs: Path) -> dict[str, Any]:
+        names = [choice.rating.completion_id for choice in plan.training]
+        longest = await self.log.longest_prompt(names)
+        return await asyncio.to_thread(estimate, jobs, plan.spec, len(names), longest)
 
     async def plan_again(self, job: JobDirectory) -> RunPlan:
         """Return the plan of a run that ended before its verdict. Raises JobError, AdapterError, Unavailable."""

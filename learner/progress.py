@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from math import ceil
 from operator import attrgetter
+from pathlib import Path
 from statistics import median
-from typing import get_args
+from typing import Any, get_args
 
 from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory
+from burnish.training.job import JobDirectory, JobSpec
 from burnish.training.phases import Mark, Phase, read
 
 ORDER: tuple[str, ...] = get_args(Phase)
@@ -55,6 +57,10 @@ USUAL: Durations = {
 before them tell nothing: together they took 1.7 and .15 times as long as ``sampling``."""
 PACED = ("training", "sampling")
 """Phases that tell how long the others take: they last long, and their counter is of all that they do."""
+
+# The first run of the small model on two quiet cores (docs/measurements.md), and what a step takes for each token with
+# which prompts begin (docs/decisions.md). A larger model takes longer in proportion.
+SMALL_PARAMETERS, FIRST_RUN_S, PROMPT_TOKEN_S = 134.5e6, 300.0, 6e-3
 
 
 def durations(marks: Sequence[Mark]) -> Durations:
@@ -145,14 +151,14 @@ def rest_s(marks: Sequence[Mark], time_s: float) -> float | None:
     return (remaining - 1) * (last.at + since - first.at) / (count + 1)
 
 
-def earlier_runs(job: JobDirectory) -> list[Durations]:
+def earlier_runs(job: JobDirectory, spec: JobSpec | None = None) -> list[Durations]:
     """Return the durations of earlier runs to a verdict on the same base model, of this objective if there are any.
 
-    Raises JobError.
+    ``spec``: of a job that isn't written yet. Raises JobError.
     """
     alike: list[Durations] = []
     different: list[Durations] = []
-    spec = job.spec()
+    spec = spec or job.spec()
     for path in job.path.parent.glob("run_*"):
         old = JobDirectory(path)
         phase_s = durations(read(old.phases)) if path != job.path else {}
@@ -160,3 +166,17 @@ def earlier_runs(job: JobDirectory) -> list[Durations]:
             if "judging" in phase_s and (its := old.spec()).base_digest == spec.base_digest:
                 (alike if its.objective == spec.objective else different).append(phase_s)
     return alike or different
+
+
+def estimate(jobs: Path, spec: JobSpec, replies: int, prompt_tokens: int) -> dict[str, Any]:
+    """Return how long a run takes in seconds, if that is known, by what, and the tokens of the longest prompt."""
+    seconds, by = None, None
+    if earlier := earlier_runs(JobDirectory(jobs / spec.run_id), spec):
+        seconds, by = median(sum(phase_s.values()) for phase_s in earlier), "earlier runs"
+    elif spec.size:
+        config = spec.hyperparameters
+        steps = config.epochs * ceil(replies / config.batch_size)
+        prompts_s = steps * min(prompt_tokens, config.max_tokens) * PROMPT_TOKEN_S
+        seconds = spec.size.parameters / SMALL_PARAMETERS * (FIRST_RUN_S + prompts_s)
+        by = "the model's size, for two CPU cores"
+    return {"seconds": seconds, "by": by, "longest_prompt": prompt_tokens}

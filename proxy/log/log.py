@@ -180,6 +180,7 @@ class Log:
     judged_feedbacks = _reads(listings.feedbacks)
     ratings = _reads(rated.ratings, "learning")
     all_have_system_messages = _reads(rated.all_have_system_messages, "learning")
+    longest_prompt = _reads(rated.longest_prompt, "learning")
     in_contexts_of = _reads(rated.in_contexts_of, "learning")
 
     async def counts(self) -> dict[str, int]:

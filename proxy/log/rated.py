@@ -187,6 +187,15 @@ def all_have_system_messages(connection: sqlite3.Connection, completion_ids: Ite
     return bool(verdict)
 
 
+def longest_prompt(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> int:
+    """Return the most tokens that the engine counted in a prompt; 0 if it counted none."""
+    (tokens,) = connection.execute(
+        "SELECT max(prompt_tokens) FROM completion WHERE id IN (SELECT value FROM json_each(?))",
+        (as_json(completion_ids),),
+    ).fetchone()
+    return tokens or 0
+
+
 def in_contexts_of(
     connection: sqlite3.Connection, completion_ids: Iterable[str], sibling_ids: Iterable[str]
 ) -> set[str]:

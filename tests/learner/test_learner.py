@@ -89,6 +89,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
     expected = hyperparameters("careful", learning_rate=1e-5)
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), "the preset fills the rest"
+    assert dry["estimate"].keys() == {"seconds", "by", "longest_prompt"}
     forced = await world.learner.dry_run(RunOptions(force=True))
     assert forced["hyperparameters"] == dry["hyperparameters"], "what is not one-sided is not held back"
     assert not (world.data / "jobs").exists() and not await world.log.runs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,11 @@ from burnish.learner.progress import (
     Progress,
     durations,
     earlier_runs,
+    estimate,
     progress,
     rest_s,
 )
-from burnish.training.job import JobDirectory, JobSpec
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, ModelSize
 from burnish.training.phases import Mark, Phases
 
 EARLIER = [{"loading": 10.0, "preparing": 20.0, "training": 60.0, "sampling": 30.0, "judging": 2.0}]
@@ -169,3 +171,22 @@ def test_earlier_runs_on_the_same_model_count_those_of_the_objective_first(tmp_p
     assert len(earlier_runs(now)) == 1
     job("run_4"), job("run_5")
     assert len(earlier_runs(now)) == 2
+    assert estimate(tmp_path, now.spec(), 48, 4000)["by"] == "earlier runs"
+
+
+def test_a_first_run_takes_longer_the_larger_the_model_and_the_longer_the_prompts(tmp_path: Path) -> None:
+    def first_s(parameters: int, prompt_tokens: int, **settings: Any) -> float:
+        spec = JobSpec(
+            run_id="run_1", base_model="m", base_weights="w", base_digest="a", weights_cache="c",
+            size=ModelSize(hidden=576, layers=30, parameters=parameters),
+            hyperparameters=Hyperparameters(epochs=6, **settings),
+        )  # fmt: skip
+        found = estimate(tmp_path, spec, 48, prompt_tokens)
+        assert found["by"].startswith("the model's size")
+        return float(found["seconds"])
+
+    small = 134_500_000
+    assert first_s(small, 0) == pytest.approx(300)
+    assert first_s(2 * small, 0) == pytest.approx(600)
+    assert 10 * 60 < first_s(small, 4000) < 25 * 60
+    assert first_s(small, 9000, max_tokens=2000) == first_s(small, 2000), "longer ones are left out"

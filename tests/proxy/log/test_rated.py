@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.proxy.log import Keep, Log
-from tests.proxy.log.exchanges import all_rated, assistant, capture, rate, system, user
+from tests.proxy.log.exchanges import all_rated, answered, assistant, capture, rate, system, user
 
 
 async def test_only_the_texts_of_what_is_chosen_are_given_in_the_order_of_the_choice(log: Log):
@@ -40,6 +40,14 @@ async def test_whether_each_context_begins_with_a_system_message(log: Log, first
     assert await log.all_have_system_messages([one, other]) is so
     assert await log.all_have_system_messages([one])
     assert await log.all_have_system_messages([])
+
+
+async def test_the_longest_prompt_is_that_of_the_most_tokens(log: Log):
+    long = answered(assistant("Hello!")).replace(b'"prompt_tokens":5', b'"prompt_tokens":4100')
+    made = [capture(log, [user("Hi")]), capture(log, [user("Hi")], chunks=(long,))]
+    assert await log.longest_prompt(made) == 4100
+    assert await log.longest_prompt(made[:1]) == 5
+    assert await log.longest_prompt([]) == 0
 
 
 async def test_an_answer_to_the_context_of_another_one_is_found(log: Log):
