@@ -142,7 +142,7 @@ def estimated_bytes(count: int, sizes: Sizes, config: Hyperparameters, quantize:
     Weights in bf16 or quantised (embedding and head never are), plus the greater of two forward passes (see
     backends.torch_peft): a micro-batch that keeps what its layers put out, or one long conversation that keeps each
     layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary. A model with recurrent
-    layers, which reads long prompts whole, needs more for those.
+    layers or windows, which reads long prompts whole, needs more for those.
     """
     hidden, inner, layers, vocabulary, keys = sizes
     kept_in_layer = BYTES * (HIDDEN_KEPT * hidden + INNER_KEPT * inner)

@@ -235,7 +235,7 @@ class _Size(NamedTuple):
     def of(cls, sequences: Sequence[Rendered], head: HeadOf) -> _Size:
         shared = head([sequence.prompt for sequence in sequences])
         width = max(len(sequence.ids) for sequence in sequences) - len(shared)
-        return cls(shared, width + len(shared) // HEAD_SHARE, len(sequences))
+        return cls(shared, width + round(HEAD_SHARE * len(shared)), len(sequences))
 
 
 def _groups(sizes: Sequence[_Size], tokens: int) -> list[list[int]]:

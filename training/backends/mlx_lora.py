@@ -361,7 +361,7 @@ class MlxLoraBackend:
     def _recomputing_layers(self, sequences: Sequence[Rendered]) -> Iterator[None]:
         """Keep no activations inside layers for the backward pass, where one conversation is above the limit."""
         head = len(self._head([s.prompt for s in sequences]))
-        tokens = sum(len(s.ids) - head + head // HEAD_SHARE for s in sequences)
+        tokens = sum(len(s.ids) - head + round(HEAD_SHARE * head) for s in sequences)
         if tokens <= self._micro_batch_tokens:
             yield
             return

@@ -50,7 +50,7 @@ from burnish.training.backends.torch_device import (
     quantization,
     training_device,
 )
-from burnish.training.backends.torch_heads import Head, continued, has_heads
+from burnish.training.backends.torch_heads import behind, continued, has_heads
 from burnish.training.backends.torch_logits import draw, group_logps, sampled_together, token_logps
 from burnish.training.backends.torch_names import PREFIX, loadable, stored_names
 from burnish.training.errors import Diverged
@@ -319,19 +319,19 @@ class TorchPeftBackend:
         inputs = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
         attended = self._padded([[1] * (len(row) - 1) for row in rows], at_left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
-        cache = Head(self._heads.pairs(head)) if head else None
+        begun = self._heads.pairs(head) if head else ()
         mask = torch.cat([attended.new_ones(len(rows), len(head)), attended], dim=1)  # (B, H + T)
-        tokens = inputs.numel() + len(rows) * len(head) // HEAD_SHARE
+        tokens = inputs.numel() + round(HEAD_SHARE * len(rows) * len(head))
         with self._sparing(tokens) if torch.is_grad_enabled() else nullcontext():
             logits: Tensor = self._model(
                 input_ids=inputs,
                 # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
                 attention_mask=None if attended.all() else mask,
                 position_ids=len(head) + (attended.cumsum(dim=1) - 1).clamp(min=0),
-                past_key_values=cache,
                 # Places, not their count: for a slice of a batch torch copies the head's weights for each row.
                 logits_to_keep=torch.arange(inputs.shape[1] - longest, inputs.shape[1], device=self._device),
                 use_cache=False,
+                **behind(self._model, begun),
             ).logits  # (B, R, V)
         return logits
 

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from burnish.training.backends.base import Lesson, LessonReply, micro_batches
 from burnish.training.backends.heads import Heads, head_of
-from burnish.training.backends.torch_heads import Head, continued, has_heads
+from burnish.training.backends.torch_heads import behind, continued, has_heads
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.rendering import Rendered
 from tests.support.jobs import TOPICS
@@ -114,23 +114,30 @@ def _similarity(model: Any, replies: list[Rendered], heads: list[int]) -> NDArra
     return (flat @ flat.T).double().numpy()
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "gemma2", "gemma3"])
-def test_each_kind_of_attention_goes_on_from_a_head(architecture: str):
-    """Gemma's windows are shorter than this prompt."""
+@pytest.mark.parametrize(("architecture", "attention"), [("llama", "sdpa"), ("qwen3", "eager")])
+def test_rows_of_different_lengths_go_on_from_a_head(architecture: str, attention: str):
     model = tiny_model(tiny_shape(architecture))
-    ids = torch.randint(300, 900, (1, 700), generator=torch.Generator().manual_seed(0))
+    model.set_attn_implementation(attention)
+    ids = torch.randint(300, 900, (2, 700), generator=torch.Generator().manual_seed(0))
+    ids[1, :660] = ids[0, :660]
+    with torch.no_grad():
+        whole = model(ids).logits
     assert has_heads(model)
     heads = Heads(partial(continued, model))
     for length in (640, 600, 660):  # the next one begins with the one before, or the other way round
-        head = Head(heads.pairs(tuple(ids[0, :length].tolist())))
+        head = heads.pairs(tuple(ids[0, :length].tolist()))
+        first, second = ids[0, length:], ids[1, length:-5]
+        rows = torch.stack([first, torch.cat([second.new_zeros(5), second])])
+        mask = torch.ones(2, 700)
+        mask[1, length : length + 5] = 0
+        places = length + (mask[:, length:].cumsum(dim=1) - 1).clamp(min=0).long()
         with torch.no_grad():
-            end = model(
-                ids[:, length:], past_key_values=head, position_ids=torch.arange(length, 700)[None]
-            ).logits
-            whole = model(ids).logits[:, length:]
-        assert torch.allclose(end, whole, atol=1e-3)
+            end = model(rows, attention_mask=mask, position_ids=places, **behind(model, head)).logits
+        assert torch.allclose(end[0], whole[0, length:], atol=1e-3)
+        assert torch.allclose(end[1, 5:], whole[1, length:-5], atol=1e-3)
 
 
-def test_a_model_with_recurrent_layers_has_no_heads():
-    config = transformers.LlamaConfig(**SMALL, layer_types=["linear_attention", "full_attention"])
+@pytest.mark.parametrize("kind", ["linear_attention", "sliding_attention"])
+def test_a_model_that_does_not_look_at_everything_has_no_heads(kind: str):
+    config = transformers.LlamaConfig(**SMALL, layer_types=[kind, "full_attention"], sliding_window=16)
     assert not has_heads(AutoModelForCausalLM.from_config(config))
