@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -23,7 +24,7 @@ from burnish.training.comments import (
     pooled,
     with_comments,
 )
-from burnish.training.critique import MOST_REVISIONS, lessons_from_comments
+from burnish.training.critique import MOST_REVISIONS, UNTAUGHT, lessons_from_comments
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, Sample, TeacherReply, write_lines
 from burnish.training.rendering import Rendered
@@ -109,6 +110,21 @@ def called(name: str, arguments: str) -> dict[str, Any]:
     return {"content": "", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 
 
+def answered_again(
+    folder: Path, answers: Sequence[tuple[Sample, Sequence[dict[str, Any]]]], *, cut: str = ""
+) -> JobDirectory:
+    """A job with the engine's replies to comments; those to ``cut`` have no end."""
+    job = JobDirectory(folder)
+    replies = [
+        TeacherReply(completion_id=said.completion_id, number=number, comments=(str(said.comment),),
+                     finished=said.comment != cut, reply={"role": "assistant"} | reply)
+        for said, replies in answers
+        for number, reply in enumerate(replies)
+    ]  # fmt: skip
+    write_lines(job.teacher, replies)
+    return job
+
+
 def test_calls_and_texts_of_the_engine_are_taught_with_the_tools(
     calling: TorchPeftBackend, tmp_path: Path
 ) -> None:
@@ -119,16 +135,8 @@ def test_calls_and_texts_of_the_engine_are_taught_with_the_tools(
         {"content": '<tool_call>\n{"name": "weather", "argum'},
         {"content": "I call weather for the city of rain, and don't guess."},
     ]
-    job = JobDirectory(tmp_path)
-    write_lines(
-        job.teacher,
-        [
-            TeacherReply(completion_id="cmpl_0", number=number, comments=(LOOK_IT_UP,), finished=True,
-                         reply={"role": "assistant"} | reply)
-            for number, reply in enumerate(engines)
-        ],
-    )  # fmt: skip
-    lessons = lessons_from_comments(replace(run_of(calling, objective="critique"), job=job), [said])
+    run = replace(run_of(calling, objective="critique"), job=answered_again(tmp_path, [(said, engines)]))
+    lessons = lessons_from_comments(run, [said])
     plain = tuple(calling.renderer.prompt(said.messages, said.tools))
     assert '"name": "weather"' in calling.renderer.text(plain)
     assert {reply.tokens.prompt for lesson in lessons for reply in lesson.replies} == {plain}
@@ -141,6 +149,44 @@ def test_calls_and_texts_of_the_engine_are_taught_with_the_tools(
         engines[3]["content"],
     ]
     assert bad == [said.reply["content"]]
+
+
+THERMOMETER = ({"role": "user", "content": "What is a thermometer used for?"},)
+FOLLOWED, IGNORED, NEVER_ENDS = "one line, please", "as we agreed yesterday", "write a book"
+SAID = {
+    FOLLOWED: (
+        "A thermometer is a device used to measure temperature.",
+        "A thermometer is a device used to measure temperature, typically with a needle.",
+    ),
+    IGNORED: (
+        "A thermometer is a device used to measure or control temperature. It's a device that uses a temperature "
+        "sensor to track temperature, and it's often used in various applications, including home and commercial "
+        "heating and air conditioning systems, as well as in various medical settings, such as hospitals.",
+        "A thermometer is a device used to measure the temperature of materials or substances. It is often used to "
+        "detect changes in temperature, such as when a room is too hot or too cold, which helps in ensuring that "
+        "everything in the room remains within safe ranges.",
+    ),
+    NEVER_ENDS: ("A thermometer is", "Thermometers"),
+}
+"""What the small model answered, told so."""
+
+
+@pytest.mark.parametrize("objective", ["critique", "hybrid"])
+def test_a_comment_that_the_model_does_not_follow_is_left_out_with_the_reason(
+    backend: TorchPeftBackend, tmp_path: Path, objective: str
+) -> None:
+    said = [
+        criticised(n, comment).model_copy(update={"messages": THERMOMETER}) for n, comment in enumerate(SAID)
+    ]
+    answers = [(one, [{"content": text} for text in SAID[str(one.comment)]]) for one in said]
+    run = replace(run_of(backend, objective=objective), job=answered_again(tmp_path, answers, cut=NEVER_ENDS))
+    lessons = lessons_from_comments(run, said)
+    taught = {backend.renderer.text(one.replies[0].tokens.reply) for one in lessons if one.good}
+    assert taught and taught <= set(SAID[FOLLOWED])
+    no_answer, not_followed, _ = UNTAUGHT
+    assert run.left_out.counts == {not_followed: 1, no_answer: 1}
+    named = {"cmpl_1": not_followed, "cmpl_2": no_answer}
+    assert run.left_out.answers == (named if objective == "critique" else {}), "its rating teaches"
 
 
 class Drawn:
