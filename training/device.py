@@ -111,7 +111,8 @@ def demand_room(device: str, free_bytes: int, needed_bytes: int) -> None:
         raise JobError(
             f"training needs about {needed_bytes / _GB:.1f} GB on {device}, of which {free_bytes / _GB:.1f} GB are "
             "free: the ratings are kept and training is tried again later. Give the engine a smaller share of the "
-            'GPU (vLLM: --gpu-memory-utilization), or set train.device to "cpu"'
+            "GPU (vLLM: --gpu-memory-utilization), lower train.advanced.max_tokens if prompts are short, or set "
+            'train.device to "cpu"'
         )
 
 

@@ -316,15 +316,18 @@ def test_lora_plus_and_the_choice_of_layers_are_as_in_torch(base: Path, tmp_path
 
 
 def test_long_prompts_count_as_on_torch(tmp_path: Path) -> None:
-    """Two with the same beginning and a short one, on the tiny model."""
+    """Two with the same beginning, another one and a short one, on the tiny model."""
     shape = tiny_shape("llama")
     gguf = tiny_base(tmp_path / "base.gguf", shape, tiny_model(shape))
     weights = prepared_weights(gguf, file_digest(gguf), tmp_path / "weights")
     config, parent = Hyperparameters(learning_rate=3e-3), tmp_path / "parent"
     torch_backend = TorchPeftBackend(weights, None, config, seed=0)
     plain = torch_backend.renderer.plain
-    rules = plain("Always answer in three words. " * 80)
-    prompts = [[*rules, *plain("What is tea?")], [*rules, *plain("And rain?")], plain("What is tea?")]
+    first, second = (plain(rule * 60) for rule in ("Always answer in three words. ", "Never speak of it. "))
+    questions = [
+        plain(question) for question in ("What is tea?", "What is that?", "And rain?", "What is tea?")
+    ]
+    prompts = [[*rule, *asked] for rule, asked in zip((first, second, first, []), questions, strict=True)]
     replies = [Rendered(tuple(prompt), tuple(plain("It is water."))) for prompt in prompts]
     rows = torch_backend.logps(replies, "bare")
     lessons = [

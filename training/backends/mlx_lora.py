@@ -143,19 +143,20 @@ class MlxLoraBackend:
         signs = (
             mx.eye(rank) if count == rank else mx.random.bernoulli(shape=(count, rank), key=dice) * 2.0 - 1.0
         )
-        rows = []
-        for (sequence,) in self.watch([[sequence] for sequence in sequences]):
-            with self._recomputing_layers([sequence]):
-                _, gradient = nn.value_and_grad(self._model, lambda reply: self._forward([reply])[0].mean())(
-                    sequence
-                )
+        rows = {}
+        differentiated = nn.value_and_grad(self._model, lambda reply: self._forward([reply])[0].mean())
+        for (place,) in self.watch(micro_batches(sequences, 0, self._head)):
+            with self._recomputing_layers([sequences[place]]):
+                _, gradient = differentiated(sequences[place])
                 grown = dict(tree_flatten(gradient))
-                rows.append(
-                    [(signs @ grown[f"{module}.lora_b"]).astype(mx.bfloat16) for module in self._trained]
-                )
-                mx.eval(rows[-1])
+                rows[place] = [
+                    (signs @ grown[f"{module}.lora_b"]).astype(mx.bfloat16) for module in self._trained
+                ]
+                mx.eval(rows[place])
         kernel = np.zeros((len(rows), len(rows)))
-        for matrix in zip(*rows, strict=True):  # one matrix of all replies at a time: fp32 is twice as large
+        for matrix in zip(
+            *(rows[place] for place in range(len(rows))), strict=True
+        ):  # one matrix of all replies at a time: fp32 is twice as large
             flat = mx.stack(matrix).reshape(len(rows), -1).astype(mx.float32)
             kernel += np.array(flat @ flat.T, dtype=np.float64)
         lengths = np.sqrt(np.maximum(kernel.diagonal(), np.finfo(np.float64).tiny))
@@ -206,7 +207,6 @@ class MlxLoraBackend:
         loss, sums, gradient = 0.0, Counter[str](), None
         for name, members in lesson_batches(batch, self._micro_batch_tokens, self._head):
             replies = [reply.tokens for lesson in members for reply in lesson.replies]
-            self._heads.pairs(self._head([reply.prompt for reply in replies]))  # not inside the gradient
             with self._recomputing_layers(replies):
                 (part, metrics), grown = differentiated(name, members)
                 gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
@@ -359,9 +359,13 @@ class MlxLoraBackend:
 
     @contextmanager
     def _recomputing_layers(self, sequences: Sequence[Rendered]) -> Iterator[None]:
-        """Keep no activations inside layers for the backward pass, where one conversation is above the limit."""
-        head = len(self._head([s.prompt for s in sequences]))
-        tokens = sum(len(s.ids) - head + round(HEAD_SHARE * head) for s in sequences)
+        """Keep no activations inside layers for the backward pass, where one conversation is above the limit.
+
+        The head of the sequences is read before, because nothing can be evaluated inside a gradient.
+        """
+        head = self._head([s.prompt for s in sequences])
+        self._heads.pairs(head)
+        tokens = sum(len(s.ids) - len(head) + round(HEAD_SHARE * len(head)) for s in sequences)
         if tokens <= self._micro_batch_tokens:
             yield
             return

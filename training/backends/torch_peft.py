@@ -139,18 +139,18 @@ class TorchPeftBackend:
         matrices = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
         projections = _projections(len(sequences), matrices)
         self._heads.under("trained")
-        rows = []
-        for (sequence,) in self.watch([[sequence] for sequence in sequences]):
-            logps, _ = self._forward([sequence])
+        rows = {}
+        for (place,) in self.watch(micro_batches(sequences, 0, self._head)):
+            logps, _ = self._forward([sequences[place]])
             gradients = torch.autograd.grad(logps.mean(), matrices)
-            rows.append(
-                [
-                    (gradient if by is None else gradient.float() @ by).bfloat16()
-                    for gradient, by in zip(gradients, projections, strict=True)
-                ]
-            )
+            rows[place] = [
+                (gradient if by is None else gradient.float() @ by).bfloat16()
+                for gradient, by in zip(gradients, projections, strict=True)
+            ]
         kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64)
-        for matrix in zip(*rows, strict=True):  # one matrix of all replies at a time: fp32 is twice as large
+        for matrix in zip(
+            *(rows[place] for place in range(len(rows))), strict=True
+        ):  # one matrix of all replies at a time: fp32 is twice as large
             flat = torch.stack(matrix).flatten(1).float()
             kernel += (flat @ flat.T).double().cpu()
         lengths = kernel.diagonal().clamp(min=torch.finfo(torch.float64).tiny).sqrt()
