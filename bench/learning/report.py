@@ -58,7 +58,9 @@ def checks(records: Sequence[Record]) -> list[Check]:
         ]
         if record["widely"]:
             long, least = last.get("at_length", 0.0), QUICK_AT_LENGTH
-            found.append(Check(f"{given}: {long:.2f} at length on request, {least:.2f} at least", long >= least))
+            found.append(
+                Check(f"{given}: {long:.2f} at length on request, {least:.2f} at least", long >= least)
+            )
     return found
 
 
