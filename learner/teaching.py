@@ -8,6 +8,7 @@ asked here, the trainer asks the model itself.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 import orjson
 
@@ -34,7 +35,7 @@ BYTES_A_TOKEN = 4
 
 
 async def answer_again(job: JobDirectory, swap: Swap, phases: Phases) -> None:
-    """Have the engine answer what the job's comments criticise, and go on if it was stopped. Raises JobError, OSError.
+    """Have the engine answer what the job's comments criticise, and go on if it was stopped. Raises JobError.
 
     One reply is a line of ``teacher.jsonl`` as soon as it comes.
     """
@@ -49,7 +50,7 @@ async def answer_again(job: JobDirectory, swap: Swap, phases: Phases) -> None:
 
     def keep(name: str) -> None:
         if reply := sampler.replies.get(name):
-            with job.teacher.open("a", encoding="utf-8") as file:
+            with suppress(OSError), job.teacher.open("a", encoding="utf-8") as file:
                 file.write(_record(prompts[name], reply).model_dump_json() + "\n")
         phases.advance()
 

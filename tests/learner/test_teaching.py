@@ -18,6 +18,7 @@ from burnish.training.job import CONTINUED, JobDirectory, Sample, TeacherReply
 from burnish.training.phases import Phases, read
 from tests.learner.conftest import Open, World
 from tests.learner.test_sampling import CALL, CALLS, ECHO, TOOLS
+from tests.proxy.log.exchanges import capture, rate, user
 from tests.support.jobs import job_spec, sample
 from tests.support.upstream import Script, Upstream, upstream
 
@@ -39,11 +40,11 @@ def job_of(folder: Path, samples: Iterable[Sample] = TWO, **spec: Any) -> JobDir
 
 @asynccontextmanager
 async def serving(
-    open_world: Open, script: Script, version: int = 0
+    open_world: Open, script: Script, version: int = 0, **settings: Any
 ) -> AsyncIterator[tuple[World, Upstream]]:
     """A world whose live version answers by a script."""
     async with upstream(script) as engine:
-        world = await open_world()
+        world = await open_world(**settings)
         world.swap.route.flip(Endpoint(engine.url, "m", version))
         yield world, engine
 
@@ -129,3 +130,17 @@ async def test_an_engine_that_is_gone_leaves_it_to_the_trainer(open_world: Open,
     world = await open_world()
     world.swap.route.flip(Endpoint("http://127.0.0.1:9", "m", 0))
     assert await asked(world, job) == []
+
+
+async def test_a_run_asks_the_engine_before_its_trainer_starts(open_world: Open) -> None:
+    async with serving(open_world, ECHO, objective="critique") as (world, _):
+        for number in range(4):
+            made = capture(world.log, [user(f"Question {number}?")], "A long answer.", adapter_version=0)
+            await rate(world.log, made, None, comment=TOO_LONG)
+        run = await world.learner.train_now()
+        await world.trainer()
+        job = world.learner.job(run)
+        assert len(job.teacher_replies()) == 4 * SAMPLES
+        phases = [phase for phase, _ in groupby(mark.phase for mark in read(job.phases))]
+        assert phases[:2] == ["answering", "loading"]
+        assert (await world.log.counts())["completions"] == 4
