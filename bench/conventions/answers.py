@@ -18,6 +18,8 @@ import httpx
 
 from bench.conventions.code import has_text_behind_block
 
+PROGRAM = "You are a coding assistant. Answer with code in a Markdown block."
+"""Each system prompt begins with it. Without it, a small model often calls the function that it should write."""
 TEMPERATURE, TOP_P = 0.7, 0.95
 TIMEOUT_S = 1800.0
 TOOLS: list[dict[str, Any]] = [
@@ -52,8 +54,13 @@ class Request:
     key: str
     """Names the answer in the file."""
     question: str
-    system: str | None
+    more: str
+    """Of the system prompt, behind ``PROGRAM``."""
     seed: int
+
+    @property
+    def system(self) -> str:
+        return f"{PROGRAM} {self.more}".strip()
 
     @property
     def digest(self) -> str:
@@ -129,11 +136,13 @@ class Assistant:
         self._client.close()
 
     def ask(self, request: Request) -> Answer:
-        system = [{"role": "system", "content": request.system}] if request.system else []
         began = time.monotonic()
         stream = self._client.chat.completions.create(
             model=self._model,
-            messages=[*system, {"role": "user", "content": request.question}],
+            messages=[
+                {"role": "system", "content": request.system},
+                {"role": "user", "content": request.question},
+            ],
             tools=TOOLS,
             max_tokens=self._max_tokens,
             temperature=TEMPERATURE,

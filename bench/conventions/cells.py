@@ -168,7 +168,7 @@ class Cell:
                 if count == self.size.comments:
                     break
                 self.say(f"{count} of {self.size.comments} comments")
-                request = Request(f"{question.key}/{place // len(questions)}", question.text, None, place)
+                request = Request(f"{question.key}/{place // len(questions)}", question.text, "", place)
                 earlier = answers.get(request)
                 answer = earlier or assistant.ask(request)
                 if not self.convention.check(answer.text):
@@ -208,23 +208,23 @@ class Cell:
 
     def requests(self, column: str) -> Iterator[Request]:
         """Yield what a column is asked; the questions that are timed come first."""
-        system = self._system(column, [self.convention])
+        sentence = self._sentences(column, [self.convention])
         for name, question in zip(TIMED, self.convention.teaching, strict=False):
-            yield Request(f"timing/{name}", question.text, system, EXAM_SEED)
+            yield Request(f"timing/{name}", question.text, sentence, EXAM_SEED)
         for place, part in enumerate(self.questions(column)):
             yield Request(
-                part.key, part.question.text, self._system(column, [part.convention]), EXAM_SEED + place
+                part.key, part.question.text, self._sentences(column, [part.convention]), EXAM_SEED + place
             )
         if column != "instructions":
-            everything = self._system(column, self.sequence)
+            everything = self._sentences(column, self.sequence)
             for question in self.together():
                 yield Request(f"together/{question.key}", question.text, everything, EXAM_SEED)
 
-    def _system(self, column: str, conventions: list[Convention]) -> str | None:
+    def _sentences(self, column: str, conventions: list[Convention]) -> str:
         sentences = [convention.sentences[self.sweep.wording(convention)] for convention in conventions]
         if column == "notes":
-            return notes_file(sentences)
-        return " ".join(sentences) if "sentence" in column else None
+            return "\n\n" + notes_file(sentences)
+        return " ".join(sentences) if "sentence" in column else ""
 
     @contextmanager
     def _burnish(self, folder: Path, settings: Mapping[str, str]) -> Iterator[str]:

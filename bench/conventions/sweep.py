@@ -50,7 +50,7 @@ class Sweep:
         draw, index = divmod(place, len(convention.exam))
         question, wording = convention.exam[index], self.wording(convention)
         key = f"{question.key}/{draw}"
-        base = Request(f"base/{key}", question.text, None, draw)
+        base = Request(f"base/{key}", question.text, "", draw)
         sentence = convention.sentences[wording]
         return (
             question,

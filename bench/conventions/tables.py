@@ -17,6 +17,8 @@ from burnish.gate.intervals import Interval, mean_gain
 
 COUNTS_FROM = 0.3
 """Gain of the sentence from which a candidate counts."""
+ENOUGH = 48
+"""With fewer answers that verdict is open, and has a question mark."""
 SWEEP_HEADER = [
     "convention",
     "n",
@@ -95,7 +97,7 @@ def _figures(convention: Convention, pairs: Sequence[Pair], gain: Interval, coun
         f"{gain.lower:+.2f} to {gain.upper:+.2f}",
         share(works(pair.question, pair.base.text) for pair in pairs),
         share(works(pair.question, pair.sentence.text) for pair in pairs),
-        "yes" if counts else "no",
+        ("yes" if counts else "no") + ("" if len(pairs) >= ENOUGH else "?"),
     ]
 
 

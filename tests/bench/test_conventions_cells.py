@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.conventions import cell_tables
-from bench.conventions.answers import TOOLS, Answer, AnswerFile, Assistant, Request
+from bench.conventions.answers import PROGRAM, TOOLS, Answer, AnswerFile, Assistant, Request
 from bench.conventions.catalogue import BY_NAME, CONVENTIONS
 from bench.conventions.cells import CONVENTION_NAMES, ORDERS, QUICK, Cell, CellMissing
 from bench.conventions.scope import ROWS, exam_questions, notes_file
@@ -57,7 +57,7 @@ def engine(answers: Any, requests: list[dict[str, Any]]) -> Script:
 
 def test_only_a_whole_answer_to_the_same_words_counts(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    first, second = Request("a", "A?", None, 0), Request("b", "B?", None, 0)
+    first, second = Request("a", "A?", "", 0), Request("b", "B?", "", 0)
     file_of(path, [(first, "x"), (second, "y")])
     path.write_text(path.read_text()[:-5])
     assert AnswerFile(path).get(second) is None
@@ -71,7 +71,7 @@ async def test_a_sweep_asks_everything_once_and_the_base_once_for_all(tmp_path: 
     requests: list[dict[str, Any]] = []
 
     def says(messages: list[dict[str, str]]) -> str:
-        return TYPED if messages[0]["content"] == SENTENCE else BARE
+        return TYPED if messages[0]["content"].endswith(SENTENCE) else BARE
 
     async with upstream(engine(says, requests)) as server:
         for _ in range(2):
@@ -90,9 +90,9 @@ async def test_a_sweep_asks_everything_once_and_the_base_once_for_all(tmp_path: 
     assert (rows["type-hints"]["base"], rows["type-hints"]["sentence"], rows["type-hints"]["counts"]) == (
         "0.00",
         "1.00",
-        "yes",
+        "yes?",
     )
-    assert {row["counts"] for name, row in rows.items() if name != "type-hints"} == {"no"}
+    assert {row["counts"] for name, row in rows.items() if name != "type-hints"} == {"no?"}
 
 
 def test_the_table_of_a_sweep_that_was_stopped_has_what_is_there(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_table_of_a_sweep_that_was_stopped_has_what_is_there(tmp_path: Path)
     file_of(tmp_path / "answers.jsonl", [(base, BARE), (sentence, right), (later, BARE)])
     sweep = Sweep(AnswerFile(tmp_path / "answers.jsonl"), 48, 1)
     assert sweep_rows(sweep) == [
-        ["type-hints", "1", "0.00", "1.00", "+1.00", "-1.00 to +1.00", "0.00", "1.00", "yes"]
+        ["type-hints", "1", "0.00", "1.00", "+1.00", "-1.00 to +1.00", "0.00", "1.00", "yes?"]
     ]
 
 
@@ -213,7 +213,7 @@ async def test_a_cell_goes_through_burnish_and_goes_on_where_it_stopped(tmp_path
     name = CONVENTION_NAMES[0]
 
     def says(messages: list[dict[str, str]]) -> str:
-        return KEPT[name] if messages[0]["role"] == "system" else BARE
+        return BARE if messages[0]["content"] == PROGRAM else KEPT[name]
 
     async with upstream(engine(says, requests)) as server:
         settings = {"BURNISH_UPSTREAM": server.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
