@@ -40,7 +40,7 @@ def test_the_bare_model_has_nothing_to_learn_from_it_and_no_metric_counts_it(bar
 
 
 def test_a_limit_that_is_too_low_leaves_answers_out(bare: TorchPeftBackend):
-    lengths = [len(reply.tokens.reply) for lesson in rehearsal(bare, 2048) for reply in lesson.replies]
+    lengths = [len(reply.tokens.ids) for lesson in rehearsal(bare, 2048) for reply in lesson.replies]
     limit = sorted(lengths)[len(lengths) // 2]
     some = rehearsal(bare, limit)
     assert 0 < len(some) < len(ANSWERS)
