@@ -26,7 +26,7 @@ from burnish.parts.desktop.demo.running import burnish
 from burnish.system.threads import cores
 
 CONVENTION_NAMES = ("logging", "docstrings", "type-hints")
-"""The conventions of the nine cells; the sweep chose them (docs/conventions.md)."""
+"""The conventions of the nine cells, until a sweep with 48 answers a column chooses others (docs/conventions.md)."""
 ORDERS = (1, 2, 3)
 ANSWERS_TO_A_QUESTION = 2
 """So often a question of teaching is asked at most."""
