@@ -103,6 +103,7 @@ def _gate_prompt(name: str, prompt: TeacherPrompt) -> sampling.GatePrompt:
     params = {
         "temperature": TEMPERATURE,
         "top_p": TOP_P,
+        "min_p": 0.0,  # llama.cpp's own is .05
         "max_tokens": room_for(round(LONGER * len(written) / BYTES_A_TOKEN)),
         # What the model thinks with a comment in its prompt is about the comment.
         "chat_template_kwargs": template | {"enable_thinking": False},
