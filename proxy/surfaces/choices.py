@@ -222,7 +222,8 @@ class ChoiceMerger:
         """Note what a choice says of its end."""
         if STOP_TYPE in choice:
             self._stop_types[merged["index"]] = choice[STOP_TYPE]
-        reason, failure, own = end_in(choice, self._stop_types.get(merged["index"]))
+        stop_type = self._stop_types.get(merged["index"]) if self._stop_types else None
+        reason, failure, own = end_in(choice, stop_type)
         if reason is not None:
             merged["finish_reason"] = reason
             self.own_end = own and self.own_end is not False

@@ -152,7 +152,10 @@ VERBOSE, STOP_TYPE = "__verbose", "stop_type"
 
 def choices_of(part: Json) -> list[Json]:
     """Return the choices of an answer or an event. What llama.cpp says beside one of its end becomes its member."""
-    choices, verbose = objects(part.get("choices")), part.get(VERBOSE)
+    choices = objects(part.get("choices"))
+    if VERBOSE not in part:
+        return choices
+    verbose = part[VERBOSE]
     if not isinstance(verbose, dict) or not isinstance(stop_type := verbose.get(STOP_TYPE), str):
         return choices
     own = verbose.get("index", 0)
@@ -164,7 +167,7 @@ def choices_of(part: Json) -> list[Json]:
 def end_in(choice: Mapping[str, Any], stop_type: Any = None) -> ChoiceEnd:
     """``stop_type``: llama.cpp's, which its streams say before the reason."""
     wire, native = choice.get("finish_reason"), choice.get("native_finish_reason")
-    if wire == "stop" and isinstance(stop_type, str) and stop_type in REASONS:
+    if stop_type and wire == "stop" and isinstance(stop_type, str) and stop_type in REASONS:
         wire = stop_type
     error = error_in({"error": choice["error"]}) if "error" in choice else None
     if not (wire or error):

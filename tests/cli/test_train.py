@@ -15,7 +15,7 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from burnish.gate.questions import QUESTIONS
+from burnish.gate.questions import CLAIMS, FACTS, QUESTIONS
 from burnish.training.phases import Phase
 from tests.support.burnish import Burnish, running
 from tests.support.patience import within
@@ -107,7 +107,7 @@ def _watch_in_every_way(rated: Burnish, run_id: str, folder: Path) -> dict[str, 
     assert looks[-1] == ended
     counted = [(look["progress"]["done"], look["progress"]["total"]) for look in looks if _of(look, "facts")]
     assert counted == sorted(counted)
-    assert {total for _, total in counted} == {60}
+    assert {total for _, total in counted} == {len(FACTS) + len(CLAIMS)}
     assert any(look["progress"]["eta_s"] for look in looks if _of(look, "sampling"))
     assert looks[-1]["progress"]["eta_s"] is None
     return ended
