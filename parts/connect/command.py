@@ -75,7 +75,7 @@ def connect(
 
 
 def show_use(agent: Agent, place: Place, home: Home, *, remote: bool = False) -> None:
-    """Say whether an agent uses burnish now, what still overrides it, how to rate, and what is left to do by hand.
+    """Say what still overrides an agent that uses burnish now, and how to rate; of any, what is left to do by hand.
 
     ``remote``: it was connected by its API.
     """
@@ -87,13 +87,13 @@ def show_use(agent: Agent, place: Place, home: Home, *, remote: bool = False) ->
         )
         for sentence in overrides:
             console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
-    console.print(f"To rate an answer, type into {agent.title}: [cyan]{escape(agent.rating)}[/]")
-    if place.mode == "prompt" and agent.choice:
-        console.print(f"After an answer it shows {agent.choice}.")
-    elif place.mode == "prompt" and connected:
-        console.print(
-            f"[yellow]feedback.mode is prompt, but {agent.title} can't show a choice after an answer.[/]"
-        )
+        console.print(f"To rate an answer, type into {agent.title}: [cyan]{escape(agent.rating)}[/]")
+        if place.mode == "prompt" and agent.choice:
+            console.print(f"After an answer it shows {agent.choice}.")
+        elif place.mode == "prompt":
+            console.print(
+                f"[yellow]feedback.mode is prompt, but {agent.title} can't show a choice after an answer.[/]"
+            )
     if steps := agent.by_hand(place):
         console.print(escape(steps), soft_wrap=True)
 
