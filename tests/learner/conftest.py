@@ -215,13 +215,24 @@ def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def taught(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory, engine_state: Path) -> Path:
+def taught(lesson: Path) -> Path:
     """The data directory of a tiny model that learnt from ratings. Not to be changed: ``open_world`` takes a copy."""
+    return lesson / "judged"
+
+
+@pytest.fixture
+def unjudged(lesson: Path, tmp_path: Path) -> Path:
+    """The same before its version was judged, to change. When it's opened, the judgement goes on."""
+    return shutil.copytree(lesson / "trained", tmp_path / "unjudged")
+
+
+@pytest.fixture(scope="session")
+def lesson(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory, engine_state: Path) -> Path:
     from tests.learner.taught import teach
 
-    def make(data: Path) -> None:
+    def make(folder: Path) -> None:
         with ThreadPoolExecutor(1) as thread:  # where no event loop is
-            thread.submit(asyncio.run, teach(data, tiny_model, engine_state)).result()
+            thread.submit(asyncio.run, teach(folder, tiny_model, engine_state)).result()
 
     return shared(tmp_path_factory, "taught", make)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -38,10 +39,11 @@ async def rate_answers(world: World, questions: Sequence[str], likes: Opinion, m
             group.create_task(work())
 
 
-async def teach(data: Path, model: Path, engine_state: Path) -> None:
-    """Fill a data directory with a version that was trained from ratings, and judged after an interruption."""
+async def teach(folder: Path, model: Path, engine_state: Path) -> None:
+    """Fill data directories with a version trained from ratings: ``trained``, and ``judged`` after an interruption."""
+    trained, judged = folder / "trained", folder / "judged"
     settings = {"schedule": "auto", "min_ratings": 16, "min_good": 8, "min_bad": 4, "epochs": 2}
-    async with embedded(data, model, engine_state, **settings) as world:
+    async with embedded(trained, model, engine_state, **settings) as world:
         await rate_answers(world, RATED, every_second)
         counts = await world.log.counts()
         assert (counts["ratings"], counts["good"], counts["bad"]) == (16, 8, 8)
@@ -49,6 +51,7 @@ async def teach(data: Path, model: Path, engine_state: Path) -> None:
         assert "16 new ratings" in run.reason, "it started by itself"
         assert world.learner.status()["state"] == "training"
         await world.run_when(lambda run: run.status == "evaluating", 200)
-    async with embedded(data, model, engine_state) as world:
+    shutil.copytree(trained, judged)
+    async with embedded(judged, model, engine_state) as world:
         # The end of the first burnish left it as interrupted, until the second goes on.
         await world.run_when(lambda run: run.status != "interrupted" and run.ended_at is not None, 200)

@@ -15,6 +15,7 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.manifest import Probe
+from burnish.adapters.registry import Registry
 from burnish.gate.questions import QUESTIONS
 from burnish.learner.plan import RunOptions
 from burnish.learner.sampling import is_ours
@@ -179,13 +180,13 @@ async def test_an_interrupted_judgement_starts_anew(open_world: Open, tiny_model
 
 
 async def test_a_version_that_cannot_be_proved_waits_with_the_reason(
-    open_world: Open, tiny_model: Path, taught: Path
+    open_world: Open, tiny_model: Path, unjudged: Path
 ) -> None:
-    world = await open_world(model=tiny_model, copy=taught)
-    proof = world.registry.get(1).manifest.proof
-    world.registry.set_proof(1, tuple(map(further, proof)))
-    run_id = await world.learner.judge_now(1)
-    run = await world.ended(run_id, 60)
+    registry = Registry(unjudged / "adapters")
+    registry.set_proof(1, tuple(map(further, registry.get(1).manifest.proof)))
+    world = await open_world(model=tiny_model, copy=unjudged)
+    await world.run_when(lambda run: run.status == "candidate", 60)
+    run = await world.ended(await world.learner.judge_now(1), 60)
     assert run.status == "candidate"
     assert run.reason.startswith("trained, but not judged: the embedded engine")
     assert "can't be shown to apply" in run.reason

@@ -119,14 +119,14 @@ async def test_a_damaged_version_does_not_hide_the_status(open_world: Open) -> N
 
 
 @pytest.mark.slow
-async def test_a_version_waits_until_another_passes(open_world: Open, tiny_model: Path, taught: Path) -> None:
+async def test_a_version_waits_until_another_passes(
+    open_world: Open, tiny_model: Path, unjudged: Path
+) -> None:
     def lets_pass(evidence: Evidence) -> Verdict:
         return PASSED
 
-    world = await open_world(model=tiny_model, copy=taught, promote="manual", epochs=1, gate=lets_pass)
-    if world.registry.live():
-        await world.learner.rollback(0, "test")
-    record_pass(world, 1, against=0)
+    world = await open_world(model=tiny_model, copy=unjudged, promote="manual", epochs=1, gate=lets_pass)
+    await world.run_when(lambda run: run.status == "candidate", 200)
     assert await waiting(world) == 1
     plan = await world.learner.dry_run()
     assert plan["ready"]["new"] == 0
