@@ -1,8 +1,8 @@
 """House conventions: which ones a sentence in the prompt can teach, and what comments teach through burnish.
 
 ``sweep`` asks the base model, and the base model with one sentence; it trains nothing. ``cell NAME --order N`` teaches
-one convention by 16 comments, and examines all columns. ``tables`` prints the tables of the files. Each goes on from
-where it stopped.
+one convention by 16 comments, and examines all columns. ``dose NAME --comments N`` teaches it alone by another number.
+``tables`` prints the tables of the files, and draws a chart. Each goes on from where it stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,19 @@ from pathlib import Path
 
 from bench.conventions import cell_tables
 from bench.conventions.answers import AnswerFile, Assistant
-from bench.conventions.cells import CONVENTION_NAMES, FULL, ORDERS, QUICK, SERVING, Cell, CellMissing, Size
+from bench.conventions.cells import (
+    CONVENTION_NAMES,
+    DOSES,
+    FULL,
+    ORDERS,
+    QUICK,
+    SERVING,
+    Cell,
+    CellMissing,
+    Dose,
+    Size,
+)
+from bench.conventions.chart import draw
 from bench.conventions.sweep import MAX_TOKENS, Sweep
 from bench.conventions.tables import SWEEP_HEADER, sweep_rows
 from bench.learning.learn import NothingLearnt
@@ -25,6 +37,7 @@ from bench.learning.report import markdown
 from burnish.parts.desktop.demo.running import DidNotStart, burnish
 
 ANSWERS = "answers.jsonl"
+CHART = "comments.png"
 
 
 def main() -> int:
@@ -39,6 +52,8 @@ def main() -> int:
                     sweep.ask(assistant, options.at_once, _say)
         elif options.command == "cell":
             _cell(options, sweep, options.convention, options.order).run()
+        elif options.command == "dose":
+            Dose.of(_first(options, sweep, options.convention), options.comments).run()
         _print(options, sweep)
     except (CellMissing, NothingLearnt, DidNotStart) as error:
         print(f"bench.conventions: {error}", file=sys.stderr)
@@ -73,10 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     flag("--quick", action="store_true", help="cells of 2 comments and 4 questions, to see that all runs")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("sweep", help="ask the base and the sentences")
-    commands.add_parser("tables", help="print the tables")
+    commands.add_parser("tables", help="print the tables and draw the chart")
     cell = commands.add_parser("cell", help="teach one convention and examine all columns")
     cell.add_argument("convention", choices=CONVENTION_NAMES)
     cell.add_argument("--order", type=int, choices=ORDERS, required=True)
+    dose = commands.add_parser("dose", help="teach one convention alone by another number of comments")
+    dose.add_argument("convention", choices=CONVENTION_NAMES)
+    dose.add_argument("--comments", type=int, choices=DOSES, required=True)
     return parser
 
 
@@ -108,6 +126,11 @@ def _cell(options: argparse.Namespace, sweep: Sweep, name: str, order: int) -> C
     return Cell(name, order, folder.absolute(), size, sweep, _settings(options), options.at_once, _say)
 
 
+def _first(options: argparse.Namespace, sweep: Sweep, name: str) -> Cell:
+    """Return the cell that teaches a convention to the base model."""
+    return _cell(options, sweep, name, 1 + CONVENTION_NAMES.index(name))
+
+
 def _print(options: argparse.Namespace, sweep: Sweep) -> None:
     _table("A sentence in the system prompt", SWEEP_HEADER, sweep_rows(sweep))
     cells = [_cell(options, sweep, name, order) for order in ORDERS for name in CONVENTION_NAMES]
@@ -120,6 +143,13 @@ def _print(options: argparse.Namespace, sweep: Sweep) -> None:
     _table("What else changes", cell_tables.CHANGE_HEADER, cell_tables.change_rows(cells))
     _table("What lasts", cell_tables.LASTING_HEADER, cell_tables.lasting_rows(cells))
     _table("All three at once", cell_tables.TOGETHER_HEADER, cell_tables.together_rows(cells))
+    first = {name: _first(options, sweep, name) for name in CONVENTION_NAMES}
+    doses = [Dose.of(cell, comments) for cell in first.values() for comments in DOSES]
+    results = cell_tables.dosages([*first.values(), *doses])
+    _table("By the number of comments", cell_tables.DOSE_HEADER, cell_tables.dose_rows(results))
+    chart = options.out / CHART
+    if draw(results, first, chart):
+        print(f"\n{chart}")
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from bench.conventions.answers import Answer
 from bench.conventions.catalogue import BY_NAME
 from bench.conventions.cells import COLUMNS, CONVENTION_NAMES, TRAINED, UNTRAINED, Cell
 from bench.conventions.scope import OUT_OF_SCOPE, ROWS, ExamQuestion, Row
 from bench.conventions.tables import NOTHING, paired, share, works
+from burnish.gate.intervals import Interval
 
 SCOPE_HEADER = ["column", *ROWS, "out of scope", "runs", "n in scope"]
 COST_HEADER = [
@@ -24,6 +26,7 @@ COST_HEADER = [
 LASTING_HEADER = ["order", "convention", "when learnt", "after one more", "after two more"]
 GAIN_HEADER = ["convention", "cells", "base", "sentence", "burnish", "of the sentence's gain"]
 CHANGE_HEADER = ["all cells", "n", "base", "burnish", "change", "95 %"]
+DOSE_HEADER = ["convention", "comments", "in scope", "gain", "95 %", "n"]
 TOGETHER_HEADER = ["order", *(column for column in COLUMNS if column != "instructions"), "n"]
 
 Rows = list[list[str]]
@@ -111,6 +114,49 @@ def gain_rows(cells: Sequence[Cell]) -> Rows:
         means = [f"{fmean(column[key] for key in keys):.2f}" for column in (base, sentence, taught)]
         rows.append([name, str(len(own)), *means, part])
     return rows
+
+
+class Dosage(NamedTuple):
+    """What a number of comments does to the share in scope."""
+
+    name: str
+    comments: int
+    level: float
+    gain: Interval
+    """Over the base, by pairs of answers."""
+    pairs: int
+
+
+def dosages(cells: Sequence[Cell]) -> list[Dosage]:
+    """Return what each of some cells gains that begin with the base model."""
+    results = []
+    for cell in sorted(cells, key=lambda cell: (cell.name, cell.size.comments)):
+        base, taught = (_kept(cell, column) for column in (UNTRAINED[0], TRAINED[0]))
+        if keys := sorted(base.keys() & taught.keys()):
+            gain = paired([taught[key] - base[key] for key in keys])
+            level = fmean(taught[key] for key in keys)
+            results.append(Dosage(cell.name, cell.size.comments, level, gain, len(keys)))
+    return results
+
+
+def dose_rows(results: Sequence[Dosage]) -> Rows:
+    return [
+        [
+            name,
+            str(comments),
+            f"{level:.2f}",
+            f"{gain.estimate:+.2f}",
+            f"{gain.lower:+.2f} to {gain.upper:+.2f}",
+            str(pairs),
+        ]
+        for name, comments, level, gain, pairs in results
+    ]
+
+
+def level(cell: Cell, column: str) -> float | None:
+    """Return how often a column keeps the cell's convention in scope; None: nothing was asked."""
+    kept = _kept(cell, column)
+    return fmean(kept.values()) if kept else None
 
 
 def change_rows(cells: Sequence[Cell]) -> Rows:

@@ -12,9 +12,9 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.conventions.answers import Answer, AnswerFile, Assistant, Request, Say, ask_missing
 from bench.conventions.catalogue import BY_NAME, Convention
@@ -28,6 +28,8 @@ from burnish.system.threads import cores
 CONVENTION_NAMES = ("logging", "docstrings", "type-hints")
 """The conventions of the nine cells, until a sweep with 48 answers a column chooses others (docs/conventions.md)."""
 ORDERS = (1, 2, 3)
+DOSES = (8, 32)
+"""Other numbers of comments, to compare the 16 of a cell with."""
 ANSWERS_TO_A_QUESTION = 2
 """So often a question of teaching is asked at most."""
 EXAM_SEED = 10_000
@@ -230,6 +232,29 @@ class Cell:
     def _burnish(self, folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
         with burnish(folder, dict(self.settings) | dict(settings)) as url:
             yield url
+
+
+@dataclass(frozen=True, slots=True)
+class Dose(Cell):
+    """A convention that is taught alone, by another number of comments; examined in scope only."""
+
+    @classmethod
+    def of(cls, first: Cell, comments: int) -> Self:
+        """Return what to compare the first cell of an order with."""
+        rows = dict.fromkeys(first.size.rows, 0) | {"in scope": first.size.rows["in scope"]}
+        size = Size(comments, rows, earlier=0, together=0)
+        parts = {field.name: getattr(first, field.name) for field in fields(Cell)}
+        return cls(**parts | {"size": size})
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"{self.size.comments}-comments" / self.name
+
+    def run(self) -> None:
+        self._start()
+        self._teach()
+        self._train()
+        self._sit(TRAINED[0], self.log)
 
 
 class CellMissing(RuntimeError):

@@ -17,7 +17,8 @@ import pytest
 from bench.conventions import cell_tables
 from bench.conventions.answers import PROGRAM, TOOLS, Answer, AnswerFile, Assistant, Request
 from bench.conventions.catalogue import BY_NAME, CONVENTIONS
-from bench.conventions.cells import CONVENTION_NAMES, ORDERS, QUICK, Cell, CellMissing
+from bench.conventions.cells import CONVENTION_NAMES, DOSES, ORDERS, QUICK, Cell, CellMissing, Dose
+from bench.conventions.chart import draw
 from bench.conventions.scope import ROWS, exam_questions, notes_file
 from bench.conventions.sweep import Sweep
 from bench.conventions.tables import SWEEP_HEADER, sweep_rows
@@ -201,6 +202,25 @@ KEPT = {
     )
     for name in CONVENTION_NAMES
 }
+
+
+def test_numbers_of_comments_are_compared_by_the_same_questions(tmp_path: Path) -> None:
+    name = CONVENTION_NAMES[0]
+    first = cell_of(tmp_path, name, 1)
+    few, many = (Dose.of(first, comments) for comments in DOSES)
+    fill(first, "base", BARE)
+    fill(first, "sentence", KEPT[name])
+    chart = tmp_path / "chart.png"
+    assert not draw(cell_tables.dosages([first]), {name: first}, chart)
+    fill(few, "burnish", BARE)
+    fill(many, "burnish", KEPT[name])
+    results = cell_tables.dosages([many, first, few])
+    assert [row[:4] for row in cell_tables.dose_rows(results)] == [
+        [name, "8", "0.00", "+0.00"],
+        [name, "32", "1.00", "+1.00"],
+    ]
+    assert draw(results, {name: first}, chart)
+    assert chart.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_cell_wants_the_one_before_it(tmp_path: Path) -> None:
