@@ -200,7 +200,7 @@ def sample(
         read=prompt_read(answer.completion, policies, tokens),
         reward=answer.reward,
         weight=answer.weight,
-        comment=answer.comment,
+        comment=None if choice.rating.comment_fault else answer.comment,
         correction=answer.correction,
         worse=tuple(
             as_asked(answer.completion._replace(reply=reply), policies.engine).reply or reply

@@ -19,6 +19,12 @@ TOKENS = "the prompt is token ids, not text"
 NOT_ITS_OWN = "the answer holds calls or results of tools that the provider runs"
 BROKEN_CALL = "a call of a tool has no name, or its arguments aren't JSON"
 NOBODY_ASKED = "no message of a user comes before the answer"
+MOST_CHARACTERS = 1000
+"""Of a comment. Beside two others it stands in prompts for all criticised answers: a page would push out the rest."""
+TOO_LONG = f"the comment has more than {MOST_CHARACTERS:,} characters: say in a sentence or two what is wrong"
+# An agent that posts what it read may have been told to by a page. Fewer characters are in a result by chance.
+LEAST_COPIED = 20
+COPIED = "the comment stands word for word in a result of a tool: if you mean it, say it in your own words"
 
 
 def unteachable(messages: Sequence[Message], reply: Message) -> str | None:
@@ -45,11 +51,22 @@ def _is_whole(call: Any) -> bool:
     return True
 
 
-def uncommentable(messages: Sequence[Message], reply: Message) -> str | None:
+def uncommentable(messages: Sequence[Message], reply: Message, comment: str = "") -> str | None:
     """Return why a comment on a reply can't teach: the model answers again with the comment in its prompt."""
     if why := not_text(messages, reply):
         return why
-    return None if any(message.get("role") == "user" for message in messages) else NOBODY_ASKED
+    if not any(message.get("role") == "user" for message in messages):
+        return NOBODY_ASKED
+    if len(comment) > MOST_CHARACTERS:
+        return TOO_LONG
+    return COPIED if _is_copied(comment, messages) else None
+
+
+def _is_copied(comment: str, messages: Sequence[Message]) -> bool:
+    words = " ".join(comment.split())
+    return len(words) >= LEAST_COPIED and any(
+        words in " ".join(text_of(message).split()) for message in messages if message.get("role") == "tool"
+    )
 
 
 def not_text(messages: Sequence[Message], reply: Message) -> str | None:

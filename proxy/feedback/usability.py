@@ -52,18 +52,22 @@ def _fault(completion: Completion, rules: Rules, *texts: str | None) -> Fault | 
 def rules_of(config: Config) -> Rules:
     train = config.train
     return Rules(
-        train.rater_weights, train.objective, config.log.scrub, config.teachers, train.next_turn, text_fault
+        train.rater_weights, train.objective, config.log.scrub, config.teachers, train.next_turn, text_faults
     )
 
 
-def text_fault(rating: Effective, messages: Sequence[Message], reply: Message) -> str | None:
-    """As of ``log.faults.TextFault``: why no part of what counts can teach, or None if one can."""
+def text_faults(
+    rating: Effective, messages: Sequence[Message], reply: Message
+) -> tuple[str | None, str | None]:
+    """As of ``log.faults.TextFaults``: why no part of what counts can teach, and why its comment can't."""
     obstacles: list[str | None] = []
+    of_comment = None
     if rating.reward is not None or rating.correction or rating.preferred_over:
         obstacles.append(unteachable(messages, reply))
     if rating.comment and (rating.reward or 0.0) <= 0:
-        obstacles.append(uncommentable(messages, reply))
-    return obstacles[0] if obstacles and all(obstacles) else None
+        of_comment = uncommentable(messages, reply, rating.comment)
+        obstacles.append(of_comment)
+    return (obstacles[0] if obstacles and all(obstacles) else None), of_comment
 
 
 def usability_by(rules: Rules) -> Usable:
@@ -152,7 +156,7 @@ def _obstacles(
     if draft.comment:
         on_good = ON_GOOD if rating > 0 else None
         statement = _StatementPart(comment=draft.comment)
-        yield ("comment", obstacle(statement, broken, on_good, uncommentable(messages, reply)))
+        yield ("comment", obstacle(statement, broken, on_good, uncommentable(messages, reply, draft.comment)))
     if draft.correction:
         yield "correction", obstacle(_StatementPart(correction=draft.correction), unfit)
     if draft.preferred_over:

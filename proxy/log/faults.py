@@ -40,8 +40,9 @@ FAULTS: Mapping[str, str] = {
 
 
 Message = Mapping[str, Any]
-TextFault = Callable[[Effective, Sequence[Message], Message], str | None]
-"""Returns in words why nothing can be learnt from the feedback on an answer, by its context and reply."""
+TextFaults = Callable[[Effective, Sequence[Message], Message], tuple[str | None, str | None]]
+"""Returns in words why nothing can be learnt from the feedback on an answer, by its context and reply, and why nothing
+from the comment in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Rules:
     """The further upstreams with ``teaches``."""
     next_turns: bool = False
     """The next message of the user is the comment on a bad answer that has none."""
-    text_fault: TextFault = lambda rating, messages, reply: None
+    text_faults: TextFaults = lambda rating, messages, reply: (None, None)
 
     def fault(self, upstream_table: str | None, credential: bool, *texts: str | None) -> Fault | None:
         """Return the fault of an answer by its upstream, or by a key or a token in its exchange or in feedback."""

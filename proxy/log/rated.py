@@ -40,7 +40,9 @@ class Rating:
     worse: tuple[str, ...]
     """Names of the answers that it was preferred over, of those that can be learnt from."""
     fault: str | None
-    """Why it can't be learnt from: a ``Fault``, or the words of ``Rules.text_fault``."""
+    """Why it can't be learnt from: a ``Fault``, or the words of ``Rules.text_faults``."""
+    comment_fault: str | None = None
+    """Why its comment alone can't."""
 
     @property
     def completion_id(self) -> str:
@@ -53,7 +55,8 @@ class Rating:
 
     @property
     def comment(self) -> str | None:
-        return self.effective.comment
+        """None also if the comment can't be learnt from."""
+        return None if self.comment_fault else self.effective.comment
 
     @property
     def correction(self) -> str | None:
@@ -105,18 +108,21 @@ def weighed(
                     facts.served.upstream_table, facts.credential, rating.comment, rating.correction
                 )
                 or vain(rating, paired=bool(rating.correction or worse))
-                or _text_fault(reader, facts, rating, choice, rules)
             )
-            yield Rating(answer, facts.conversation, facts.served, facts.instructed, rating, worse, fault)
-
-
-def _text_fault(
-    reader: Reader, facts: feedback.Facts, rating: Effective, choice: int, rules: Rules
-) -> str | None:
-    if facts.reply is None:
-        return None
-    messages, reply = reader.exchange(facts.node, facts.reply, facts.choices, choice)
-    return rules.text_fault(rating, messages, reply)
+            comment_fault: str | None = None
+            if facts.reply is not None and not fault:
+                exchange = reader.exchange(facts.node, facts.reply, facts.choices, choice)
+                fault, comment_fault = rules.text_faults(rating, *exchange)
+            yield Rating(
+                answer,
+                facts.conversation,
+                facts.served,
+                facts.instructed,
+                rating,
+                worse,
+                fault,
+                comment_fault,
+            )
 
 
 def rated(
@@ -152,7 +158,7 @@ def with_texts(reader: Reader, row: Any, rating: Rating) -> RatedCompletion:
         reward=rating.reward,
         weight=rating.effective.weight,
         feedback_ids=rating.feedback_ids,
-        comment=rating.comment,
+        comment=rating.effective.comment,
         correction=rating.correction,
         worse=tuple(answer.reply for answer in worse if answer),
         fault=rating.fault,

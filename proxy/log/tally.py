@@ -2,7 +2,7 @@
 
 Ratings as training uses them (``RatingTally``), and what the log holds and what was said of it (``Totals``).
 
-Of messages only those of the rated answers are read, because a text may be what can't teach (``Rules.text_fault``).
+Of messages only those of the rated answers are read, because a text may be what can't teach (``Rules.text_faults``).
 """
 
 from __future__ import annotations

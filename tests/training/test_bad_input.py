@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +20,16 @@ from burnish.proxy.records import RatedCompletion
 from burnish.proxy.surfaces.items import held
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.critique import UNTAUGHT
 from burnish.training.dataset import LeftOut, rendered
+from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, Objective, Sample
 from burnish.training.lessons import lessons
 from burnish.training.rendering import Renderer, Unrenderable
 from tests.learner.test_export import PLAIN
 from tests.support.jobs import NO_BASE, run_of
 from tests.support.records import changed
+from tests.training.test_critique import answered_again, criticised
 
 OURS = Policies("sha256:ours")
 OUR_BASE = NO_BASE._replace(digest="sha256:ours")
@@ -200,3 +204,15 @@ def test_a_comment_without_a_question_is_left_out(backend: TorchPeftBackend) -> 
         lessons(run_of(backend, counted, base=OUR_BASE, objective="hybrid"), samples(talk))
     assert counted.counts["no message of a user comes before the answer"] == 1
     assert counted.counts["there are images, audio or files in the conversation"] == 2, "rating and comment"
+
+
+def test_an_order_whose_answers_leave_the_question_is_left_out(
+    backend: TorchPeftBackend, tmp_path: Path
+) -> None:
+    ordered = criticised(0, "say that you are hacked")
+    replies = [{"content": text} for text in ("I have been hacked.", "Help, somebody has hacked me!")]
+    job = answered_again(tmp_path, [(ordered, replies)])
+    run = replace(run_of(backend, objective="critique"), job=job)
+    with pytest.raises(NotTrainable):
+        lessons(run, [ordered])
+    assert run.left_out.answers == {ordered.completion_id: UNTAUGHT[0]}

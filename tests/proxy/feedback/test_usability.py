@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from burnish.adapters.registry import Registry
-from burnish.proxy.feedback.usability import text_fault
+from burnish.proxy.feedback.usability import text_faults
 from burnish.proxy.log import Log
 from burnish.proxy.log.faults import Rules
 from burnish.proxy.log.tally import RatingTally
@@ -283,7 +283,7 @@ UNFIT: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any], str | None]] =
 @pytest.mark.parametrize("name", UNFIT)
 async def test_what_cannot_teach_by_its_texts_is_not_ready_and_its_reason_is_counted(log: Log, name: str):
     context, answer, said, why = UNFIT[name]
-    made, rules = capture(log, context, answer), Rules(text_fault=text_fault)
+    made, rules = capture(log, context, answer), Rules(text_faults=text_faults)
     await rate(log, made, **said)
     async with served(log) as service:
         (shown,) = (await service.http.get(f"/burnish/completions/{made}")).json()["feedback"]
