@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
 from functools import cache
@@ -34,6 +35,7 @@ class Model:
     context: int
     """Tokens that it was trained for."""
     architecture: str
+    hidden: int
     layers: int
     kv_heads: int
     head_dim: int
@@ -43,6 +45,10 @@ class Model:
     """Tokens that a local layer looks back; 0: all layers look at everything."""
     full_every: int = 1
     """Every so many layers, one looks at everything."""
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """What the engine takes for requests that leave it out, as its authors sample: temperature, top_p, top_k."""
+    max_tokens: int | None = None
+    """What burnish's own chats ask for."""
     package: bool = False
     """It comes from the package index, not from the hub."""
 

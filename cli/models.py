@@ -24,15 +24,19 @@ RESERVED_BYTES = 2 * 10**9
 
 
 def show(
-    task: Annotated[str | None, typer.Option(help="Only models for this task: chat or code.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Only models for this task: chat, code or text (continues it; no chat)."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Memory is what the engine takes if `burnish up` serves the model now, without --context and --parallel. A
-    model that doesn't learn here is only served. Other GGUFs of the Hugging Face hub:
+    model that doesn't learn here is only served. --json has what the engine samples with unless a request says
+    otherwise, and how an adapter is trained. Other GGUFs of the Hugging Face hub:
     `burnish up --model OWNER/NAME:QUANTISATION`.
     """
     if task is not None and task not in tasks():
-        raise WrongUsage(f"no model is listed for the task {task!r}; expected {' or '.join(tasks())}")
+        raise WrongUsage(f"no model is listed for the task {task!r}; expected {', '.join(tasks())}")
     total = total_bytes()
     listed = [_described(model, total) for model in models() if task in (None, *model.tasks)]
     if not printed_json(listed, as_json):
@@ -50,11 +54,21 @@ def _described(model: Model, total: int) -> dict[str, Any]:
     facts = asdict(model) | {
         "checked": model.checked.isoformat(),
         "learns": model.learns,
+        "lora": _lora(model) if model.learns else None,
         "memory_bytes": needed,
         "fits": needed + RESERVED_BYTES <= total,
         "path": str(path) if path and path.exists() else None,
     }
     return {name: fact for name, fact in facts.items() if name != "package"}
+
+
+def _lora(model: Model) -> dict[str, Any]:
+    """Return the defaults with which ratings train it."""
+    from burnish.training.job import ModelSize  # numpy takes a while to load
+    from burnish.training.presets import hyperparameters
+
+    size = ModelSize(hidden=model.hidden, layers=model.layers, parameters=round(model.count))
+    return hyperparameters(size=size).model_dump(include={"rank", "alpha", "targets", "learning_rate"})
 
 
 def _table(models: list[dict[str, Any]]) -> Table:

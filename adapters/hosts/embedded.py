@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from burnish.adapters import errors
+from burnish.adapters import catalogue, errors
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Continuation, Endpoint, HostLimits
@@ -88,12 +88,16 @@ class EmbeddedHost:
         self._window = window(
             model_path, context, parallel, children=MAX_RESIDENT, free_bytes=available_bytes()
         )
-        is_small = model_path.stat().st_size < SMALL_BYTES
+        listed = catalogue.find(base_model)
+        self._sampling = listed.sampling if listed else {}
+        longest = listed.max_tokens if listed else None
+        if longest is None and model_path.stat().st_size < SMALL_BYTES:
+            longest = LONGEST_ANSWER
         self.limits = HostLimits(
             max_rank=MAX_RANK,
             max_resident=MAX_RESIDENT,
             window=self._window,
-            longest_answer=LONGEST_ANSWER if is_small else None,
+            longest_answer=longest,
         )
         self._model = model_path
         self._state = state_dir
@@ -176,6 +180,7 @@ class EmbeddedHost:
             parallel=self._window.parallel,
             adapter=str(version.path.absolute()) if version else None,
             converted=str(converted) if converted else None,
+            sampling=self._sampling,
         )
         process, url = await start_engine(settings, self._state / f"engine-v{number:04d}.log")
         endpoint = Endpoint(url, name, number, key)

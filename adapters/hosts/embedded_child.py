@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,6 +45,8 @@ class EngineSettings:
     """PEFT directory, None = the base model."""
     converted: str | None
     """Path of the adapter's GGUF, which may not exist yet."""
+    sampling: Mapping[str, float]
+    """As of ``catalogue.Model``."""
 
 
 def main() -> NoReturn:
@@ -108,6 +111,8 @@ def _parameters(xllamacpp: Any, settings: EngineSettings) -> Any:
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough
     parameters.n_threads_http = HTTP_THREADS
     parameters.use_jinja = True
+    for name, amount in settings.sampling.items():
+        setattr(parameters.sampling, {"temperature": "temp"}.get(name, name), amount)
     for feature in ("ui", "endpoint_slots", "endpoint_props", "endpoint_metrics"):
         setattr(parameters, feature, False)
     parameters.verbosity = LOG_LEVEL

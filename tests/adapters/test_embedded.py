@@ -124,6 +124,27 @@ async def test_a_model_that_is_missing_or_damaged_is_named(tmp_path: Path) -> No
     await host.close()
 
 
+async def test_a_listed_model_samples_as_its_authors_do_unless_a_request_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    model = random_llama(tmp_path / "tiny.gguf")
+    host = EmbeddedHost(model, base_model="phi-3-mini", state_dir=tmp_path / "state")  # at temperature 0
+    endpoint = await host.load(None)
+    async with aiohttp.ClientSession(endpoint.url, headers=headers(endpoint)) as session:
+
+        async def reply(seed: int, **params: float) -> str:
+            body = {"model": endpoint.model, "prompt": "Tea", "max_tokens": 8, "seed": seed, **params}
+            async with session.post("/v1/completions", json=body) as answer:
+                return str((await answer.json())["choices"][0]["text"])
+
+        assert len({await reply(seed) for seed in range(3)}) == 1
+        assert len({await reply(seed, temperature=1) for seed in range(3)}) == 3
+    await host.close()
+    assert host.limits.longest_answer == 500
+    unlisted = EmbeddedHost(model, base_model="tiny", state_dir=tmp_path / "state")
+    assert unlisted.limits.longest_answer == 512, "it is small"
+
+
 async def test_room_is_limited(host: EmbeddedHost, make: Make) -> None:
     for seed in range(1, MAX_RESIDENT + 1):
         await host.load(make(seed))

@@ -67,12 +67,17 @@ def test_the_list_as_json_by_task(tmp_path: Path) -> None:
     assert listed["phi-4"]["learns"] is False
     assert listed["phi-4"]["memory_bytes"] > 9.05e9
     assert listed["phi-4"]["checked"] == "2026-11-25"
+    assert (listed["phi-3-mini"]["sampling"], listed["phi-3-mini"]["max_tokens"]) == ({"temperature": 0}, 500)
+    assert listed["phi-3-mini"]["lora"] is None
+    lora = listed["qwen2.5-coder-0.5b"]["lora"]
+    assert (lora["rank"], lora["alpha"], lora["targets"]) == (16, 16, [])
+    assert lora["learning_rate"] == pytest.approx(4e-4 * (576 / 896) ** 0.78)
 
 
 def test_an_unknown_task_names_the_known_ones(tmp_path: Path) -> None:
     done = call("models", "--task", "poetry", env=environment(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'poetry'; expected chat or code" in done.stderr
+    assert "'poetry'; expected chat, code, text" in done.stderr
 
 
 def start(folder: Path, env: Mapping[str, str], *flags: str) -> subprocess.Popen[str]:
