@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from burnish.adapters.catalogue import Model, models
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.context import LEAST_TOKENS, PARALLEL
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.adapters.hosts.model_file import model_file
+from burnish.cli.models import RESERVED_BYTES, total_bytes
 from burnish.config.model_names import OLLAMA
 from burnish.proxy.plain import plain
+
+# A smaller model knows too little to talk with.
+LEAST_PARAMETERS = 5e8
+# What training takes beside two bytes a parameter, for the models of the catalogue: `training.device.main_memory`.
+LEARNING_BYTES, BYTES_A_PARAMETER = 4_000_000_000, 2.3
 
 
 class EngineOffer(NamedTuple):
@@ -41,6 +49,30 @@ def _ways(url: str, engine: Detected) -> list[EngineOffer]:
         own = f"burnish's own engine, with Ollama's file of {model}: versions are swapped at once"
         engines.append(EngineOffer(None, OLLAMA + engine.model, own))
     return engines
+
+
+def larger_model() -> EngineOffer | None:
+    """Offer the first model of the catalogue that one can talk with and that this machine has the memory to train."""
+    able = (
+        model
+        for model in models()
+        if "chat" in model.tasks and model.learns and model.count >= LEAST_PARAMETERS
+    )
+    room = total_bytes() - RESERVED_BYTES
+    return next((_offer(model) for model in able if _bytes(model) <= room), None)
+
+
+def _bytes(model: Model) -> int:
+    return (
+        model.memory_bytes(PARALLEL, LEAST_TOKENS) + LEARNING_BYTES + round(BYTES_A_PARAMETER * model.count)
+    )
+
+
+def _offer(model: Model) -> EngineOffer:
+    need = (
+        f"{model.mb / 1000:.1f} GB to download, about {_bytes(model) / 1e9:.0f} GB of memory while it learns"
+    )
+    return EngineOffer(None, model.name, f"the embedded engine with {model.name}, which knows more: {need}")
 
 
 async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:

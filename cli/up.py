@@ -19,7 +19,7 @@ from burnish.adapters.hosts.detect import LM_STUDIO, NAMES
 from burnish.adapters.hosts.hub_cache import cached
 from burnish.adapters.hosts.hub_gguf import HubFile, endpoint, fetched
 from burnish.adapters.hosts.model_file import hub_model
-from burnish.cli.engines import EngineOffer, engines_here, offers
+from burnish.cli.engines import EngineOffer, engines_here, larger_model, offers
 from burnish.config.config import Config
 from burnish.proxy.plain import plain
 from burnish.proxy.program_log import set_level
@@ -116,7 +116,7 @@ def _settings(flags: dict[str, Any], file: Path | None, train_after: int | None,
         setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
         raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
     engine = (settings.upstream, settings.managed, settings.model, settings.context, settings.parallel)
-    if not any(engine) and (choice := _choose_engine()):
+    if not any(engine) and (choice := _choose_engine(is_new=not settings.log_file.exists())):
         return read_settings(flags | choice, file=file)
     return settings
 
@@ -156,10 +156,11 @@ def _fetch(name: str) -> None:
     console.print(f"[dim]the model is in {escape(str(path))}[/]", soft_wrap=True)
 
 
-def _choose_engine() -> dict[str, Any]:
+def _choose_engine(*, is_new: bool) -> dict[str, Any]:
     """Ask which of the engines that run here to use; return the settings for it, none for the small model.
 
-    Without a terminal, print the engines and choose none.
+    Without a terminal, print the engines and choose none. If none runs, a new data directory (``is_new``) is offered a
+    larger model. Later, the versions of another model would be lost by it.
     """
     engines = asyncio.run(engines_here())
     for url, engine in engines:
@@ -167,6 +168,8 @@ def _choose_engine() -> dict[str, Any]:
             what = f"{NAMES[engine.kind]} with {plain(engine.model)} answers at {url}. {LM_STUDIO}."
             console.print(f"[dim]{escape(what)}[/]", soft_wrap=True)
     choices = offers(engines)
+    if is_new and not choices and (larger := larger_model()):
+        choices = [larger]
     if not sys.stdin.isatty():
         for offer in choices:
             words = f"{offer.words}; to use it: burnish up {offer.flags}"
@@ -176,6 +179,9 @@ def _choose_engine() -> dict[str, Any]:
         choice = choices[0] if typer.confirm(f"{choices[0].words}. Use it?", default=True) else None
     else:
         choice = _chosen(choices) if choices else None
+    if choice and not choice.upstream:
+        again = f"the next start needs it again: burnish up {choice.flags}; burnish init keeps the choice"
+        console.print(f"[dim]{escape(again)}[/]", soft_wrap=True)
     return {"upstream": choice.upstream, "model": choice.model} if choice else {}
 
 

@@ -117,10 +117,10 @@ def test_a_terminal_asks_before_it_installs(place: Place, answer: str) -> None:
 def test_a_machine_with_memory_is_offered_a_larger_model(place: Place) -> None:
     with place.on_terminal("--no-install") as (screen, process):
         offers = screen.until("Engine [1]: ")
-        assert "the embedded engine with a small model, to try it out" in offers
         larger = next(line for line in offers.splitlines() if "which knows more" in line)
         number, name = larger.split()[0], larger.split(" with ")[1].split(",")[0]
         assert "GB to download" in larger and "GB of memory while it learns" in larger
+        assert offers.index(larger) < offers.index("the embedded engine with a small model, to try it out")
         screen.type(f"{number}\n")
         assert f"model = {name}" in screen.until("Go ahead? [Y/n]: ")
         screen.type("n\n")

@@ -86,6 +86,26 @@ async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, eng
     assert f"burnish up --upstream {engine}" in await said_without_a_terminal(tmp_path)
 
 
+def test_a_new_data_directory_is_offered_a_larger_model_first(tmp_path: Path) -> None:
+    offer = "the embedded engine with qwen2.5-coder-0.5b, which knows more: 0.5 GB to download, about"
+    env = {"COLUMNS": "300", "NO_COLOR": "1", "HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    with on_terminal(*flags(tmp_path), env=env) as (screen, process):
+        assert offer in screen.until("Use it? [Y/n]: ")
+        screen.type("\n")
+        assert "the next start needs it again: burnish up --model qwen2.5-coder-0.5b" in screen.until("keeps")
+        assert process.wait(within(60)) == 1, "there is no hub"
+    with on_terminal(*flags(tmp_path), env=env) as (screen, _):
+        screen.until("Use it? [Y/n]: ")
+        screen.type("n\n")
+        assert "starting with the embedded engine (small model)" in screen.until("burnish is up")
+    with on_terminal(*flags(tmp_path), env=env) as (screen, _):
+        assert offer not in screen.until("starting with"), "its versions are the small model's"
+
+
+async def test_a_larger_model_is_only_named_where_nobody_can_agree_to_a_download(tmp_path: Path) -> None:
+    assert "to use it: burnish up --model qwen2.5-coder-0.5b" in await said_without_a_terminal(tmp_path)
+
+
 async def test_up_says_what_to_do_with_lm_studio(tmp_path: Path) -> None:
     async with listening(engine_app(LM_STUDIO), PORT) as url:
         said = await said_without_a_terminal(tmp_path)

@@ -16,14 +16,11 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from burnish.adapters.catalogue import Model, models
 from burnish.adapters.errors import AdapterError, EngineError, UnknownWeights
-from burnish.adapters.hosts.context import LEAST_TOKENS, PARALLEL
 from burnish.adapters.hosts.hub import hub_id
 from burnish.adapters.hosts.model_file import hub_model, is_for_embedded, model_file
 from burnish.cli import doctor_machine, doctor_network
-from burnish.cli.engines import EngineOffer, engines_here, offers
-from burnish.cli.models import RESERVED_BYTES, total_bytes
+from burnish.cli.engines import EngineOffer, engines_here, larger_model, offers
 from burnish.config.config import Config, is_loopback
 from burnish.config.model_names import OLLAMA
 from burnish.config.tables import LITELLM, TrainConfig
@@ -43,8 +40,6 @@ SMALL = "small"
 """The model that comes with the embedded engine."""
 PRESETS = get_args(TrainConfig.model_fields["preset"].annotation)
 SHOWN_MODELS = 8
-# What training takes beside two bytes a parameter, for the models of the catalogue: `training.device.main_memory`.
-LEARNING_BYTES, BYTES_A_PARAMETER = 4_000_000_000, 2.3
 LAST_PORT = 65535
 
 
@@ -118,13 +113,13 @@ class Questions:
             options.insert(
                 0, EngineOffer(None, config.model, f"the embedded engine with {config.model}, as now")
             )
-        if (larger := _larger_model()) and larger.name != config.model:
-            options.append(_offer(larger))
+        if (larger := larger_model()) and larger.model != config.model:
+            options.append(larger)
         # Who chose the embedded engine before keeps it, whatever else runs by now.
         stays = self.earlier is not None and not (config.upstream or config.model)
-        options.insert(0 if stays else len(options) - bool(larger), embedded)
-        if not self.asks:
-            return options[0]
+        options.insert(0 if stays else len(options), embedded)
+        if not self.asks:  # so nobody agrees to a download
+            return next(offer for offer in options if offer is not larger)
         console.print("\n[bold]Which engine serves the model?[/]")
         for number, offer in enumerate(options, 1):
             console.print(f"  [cyan]{number}[/]  {escape(offer.words)}")
@@ -271,26 +266,6 @@ def _read_base(text: str) -> str | None:
     raise WrongUsage(
         f"{text!r} is no GGUF file or directory here, and no OWNER/NAME of the Hugging Face hub; none leaves it open"
     )
-
-
-def _larger_model() -> Model | None:
-    """Return the largest model of the catalogue for chats that this machine has the memory to serve and to train."""
-    total = total_bytes() - RESERVED_BYTES
-    able = [model for model in models() if "chat" in model.tasks and model.learns and not model.package]
-    return max((model for model in able if _bytes(model) <= total), key=lambda model: model.mb, default=None)
-
-
-def _bytes(model: Model) -> int:
-    return (
-        model.memory_bytes(PARALLEL, LEAST_TOKENS) + LEARNING_BYTES + round(BYTES_A_PARAMETER * model.count)
-    )
-
-
-def _offer(model: Model) -> EngineOffer:
-    need = (
-        f"{model.mb / 1000:.1f} GB to download, about {_bytes(model) / 1e9:.0f} GB of memory while it learns"
-    )
-    return EngineOffer(None, model.name, f"the embedded engine with {model.name}, which knows more: {need}")
 
 
 def _listed(models: Sequence[str]) -> str:
