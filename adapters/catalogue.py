@@ -46,9 +46,9 @@ class Model:
     full_every: int = 1
     """Every so many layers, one looks at everything."""
     sampling: Mapping[str, float] = field(default_factory=dict)
-    """What the engine takes for requests that leave it out, as its authors sample: temperature, top_p, top_k."""
+    """For requests that leave them out: temperature, top_p and top_k with which its authors sample."""
     max_tokens: int | None = None
-    """What burnish's own chats ask for."""
+    """Of an answer in burnish's own chats."""
     package: bool = False
     """It comes from the package index, not from the hub."""
 
@@ -60,7 +60,7 @@ class Model:
 
     @property
     def learns(self) -> bool:
-        """Whether burnish can train it behind the embedded engine."""
+        """True if burnish can train it behind the embedded engine."""
         # Imported here, because numpy takes a while to load and most commands don't need it.
         from burnish.adapters.convert.gguf_layout import TRAINABLE
 

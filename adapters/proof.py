@@ -174,7 +174,7 @@ def _shift(base: Mapping[int | str, float], version: Mapping[int | str, float], 
 def _nearer(probes: Sequence[Probe], pairs: Sequence[Pair]) -> float:
     """Return how many more texts speak for the version than against it, of those that tell; 1: all.
 
-    Texts that differ are no clear no: on a base that is rounded otherwise, a greedy text branches off at a near tie.
+    Different texts alone don't refute it: on a base rounded otherwise, a greedy text branches off at a near tie.
     """
     votes = [vote for probe, pair in zip(probes, pairs, strict=True) if (vote := _vote(probe, pair))]
     if all(base.text == version.text for base, version in pairs):
@@ -197,6 +197,6 @@ def _vote(probe: Probe, pair: Pair) -> int:
     return (nearer > 0) - (nearer < 0)
 
 
-def _common(text: str, other: str) -> int:
+def _common(first: str, second: str) -> int:
     """Return the length of the common beginning."""
-    return sum(accumulate(map(eq, text, other), and_))
+    return sum(accumulate(map(eq, first, second), and_))

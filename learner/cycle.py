@@ -121,14 +121,14 @@ class Cycle:
         for job in jobs:
             if job.path.name == current:
                 continue
-            learnt, asked = await asyncio.to_thread(quoted, job)
-            stored = await self.log.existing(learnt | asked)
-            if learnt - stored:
+            lesson_ids, prompt_ids = await asyncio.to_thread(quoted, job)
+            stored = await self.log.existing(lesson_ids | prompt_ids)
+            if lesson_ids - stored:
                 logger.info(
                     "the job of %s is deleted: the log no longer has all that it quotes", job.path.name
                 )
                 await asyncio.to_thread(erase, job.path)
-            elif asked - stored:
+            elif prompt_ids - stored:
                 job.rollouts.unlink()
 
     def _forget_proofs(self) -> None:

@@ -85,8 +85,8 @@ def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations])
     begin, last = current[0], current[-1]
     counters = [list(counted) for _, counted in groupby(current, key=attrgetter("total"))]
     remaining_s = rest_s(counters[-1], time_s)
-    known = earlier or _first_run(stretches, time_s, remaining_s)
-    usual = _usual(last.phase, known)
+    durations = earlier or _first_run(stretches, time_s, remaining_s)
+    usual = _usual(last.phase, durations)
     if usual is not None and (remaining_s is None or len(counters) > 1):  # the counter is only of a part
         due = usual - (time_s - begin.at)
         remaining_s = due if remaining_s is None else max(remaining_s, due)
@@ -99,10 +99,10 @@ def progress(marks: Sequence[Mark], time_s: float, earlier: Sequence[Durations])
         done=last.done,
         total=last.total,
         eta_s=eta_s,
-        run_eta_s=_whole(last.phase, remaining_s, known),
+        run_eta_s=_whole(last.phase, remaining_s, durations),
         step=ORDER.index(last.phase) + with_comments,
         steps=STEPS + with_comments,
-        guessed=bool(known) and not earlier,
+        guessed=bool(durations) and not earlier,
     )
 
 

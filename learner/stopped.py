@@ -81,13 +81,13 @@ def erase(job: Path) -> None:
 
 def quoted(job: JobDirectory) -> tuple[set[str], set[str]]:
     """Return the completions whose texts a job learns from, and those whose prompts the gate asked again."""
-    learnt, asked = set[str](), set[str]()
+    lesson_ids, prompt_ids = set[str](), set[str]()
     with suppress(JobError):
-        learnt |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
-        learnt |= {step.completion_id for episode in job.episodes() for step in episode.steps}
+        lesson_ids |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
+        lesson_ids |= {step.completion_id for episode in job.episodes() for step in episode.steps}
     with suppress(JobError):  # none before the gate
-        asked |= {reply.prompt_id for reply in job.replies() if not sampling.is_ours(reply.prompt_id)}
-    return learnt, asked
+        prompt_ids |= {reply.prompt_id for reply in job.replies() if not sampling.is_ours(reply.prompt_id)}
+    return lesson_ids, prompt_ids
 
 
 def place(phases: Path) -> str:

@@ -154,7 +154,7 @@ class Cell:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """What is known of the training, once it is over."""
+        """Of the training, once it is over."""
         path = self.folder / RECORD
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 

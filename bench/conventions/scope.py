@@ -1,4 +1,4 @@
-"""What else an exam asks: near its convention, where it still holds, and out of its scope, where it doesn't.
+"""Further questions of an exam: near its convention, which holds there, too, and out of its scope.
 
 Near are a class and a test. Out of scope are a request of the moment against the convention, another programming
 language, and plain talk.
@@ -106,7 +106,7 @@ class ExamQuestion(NamedTuple):
 def exam_questions(convention: Convention, counts: dict[Row, int]) -> Iterator[ExamQuestion]:
     """Yield the exam of a convention: of each row the first of its questions.
 
-    What is asked in scope isn't asked in another row as long as there are enough questions.
+    A question in scope isn't in another row, too, as long as there are enough.
     """
     exam = convention.exam
     later = exam[counts["in scope"] :] + exam

@@ -200,10 +200,10 @@ def as_events(answer: Json, *, usage: bool) -> Iterator[Json]:
         message = choice.get("message")
         deltas = list(_deltas(message if isinstance(message, dict) else {}))
         for number, delta in enumerate(deltas):
-            shown = {"index": choice.get("index", 0), "delta": delta, "finish_reason": None}
+            piece = {"index": choice.get("index", 0), "delta": delta, "finish_reason": None}
             if number == len(deltas) - 1 and "logprobs" in choice:
-                shown["logprobs"] = choice["logprobs"]
-            yield {**head, "choices": [shown]}
+                piece["logprobs"] = choice["logprobs"]
+            yield {**head, "choices": [piece]}
         rest = {name: member for name, member in choice.items() if name not in ("message", "logprobs")}
         end = {"index": 0, "finish_reason": None, **rest, "delta": {}}
         yield {**head, "choices": [end], **({} if usage else others)}

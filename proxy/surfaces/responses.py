@@ -151,9 +151,9 @@ def _input(body: Json) -> ReadItems:
     return read_items(items)
 
 
-def _id_of(kept: Any) -> str | None:
-    """Return the id of what the upstream keeps."""
-    name = kept.get("id") if isinstance(kept, dict) else kept
+def _id_of(reference: Any) -> str | None:
+    """Return the id in a reference to something that the upstream keeps."""
+    name = reference.get("id") if isinstance(reference, dict) else reference
     return name if isinstance(name, str) and name else None
 
 
