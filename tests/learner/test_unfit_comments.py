@@ -57,6 +57,9 @@ async def test_a_page_as_a_comment_is_left_out_and_spares_the_rating_and_other_c
     note = f"the comment can't teach: {TOO_LONG}"
     assert await said(burnish, rated_bad, page, rating="bad") == (201, True, note)
     assert await said(burnish, fine, "too long") == (201, True, None)
+    typed = await burnish.http.post("/burnish/command", json={"text": f"/rl bad {page}"})
+    assert TOO_LONG in typed.json()["answer"], "in a chat, too"
+    await burnish.http.post("/burnish/command", json={"text": "/rl undo"})
     plan = await burnish.plan()
     assert (plan["comments"], plan["trains_on"]["bad"], plan["left_out"]) == (1, 1, {TOO_LONG: 1})
     status = (await burnish.http.get("/burnish/status")).json()["learner"]
