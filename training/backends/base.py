@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from burnish.training.backends.heads import HEAD_SHARE, HeadOf, Ids, no_head
+from burnish.training.backends.heads import HEAD_SHARE, HeadOf, Ids, no_head, woven_tokens
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.phases import Watch
@@ -202,16 +202,19 @@ def target_names(linear: Collection[str], targets: Sequence[str]) -> list[str]:
     return sorted(names)
 
 
-def micro_batches(sequences: Sequence[Rendered], tokens: int, head: HeadOf = no_head) -> list[list[int]]:
-    """Group places of sequences with the same head, similar lengths together.
+def micro_batches(
+    sequences: Sequence[Rendered], tokens: int, head: HeadOf = no_head, *, woven: bool = False
+) -> list[list[int]]:
+    """Group places of sequences with the same head that are computed at once, in at most ``tokens`` tokens.
 
-    A padded group has at most ``tokens`` tokens. A sequence that is longer than that is a group of its own.
+    Similar lengths come together, because they are padded; if they are ``woven``, similar beginnings do, each counted
+    once. A sequence that is longer than ``tokens`` is a group of its own.
     """
-    return _groups([_Size.of([sequence], head) for sequence in sequences], tokens)
+    return _groups([[sequence] for sequence in sequences], tokens, head, woven)
 
 
 def lesson_batches(
-    batch: Sequence[Lesson], tokens: int, head: HeadOf = no_head
+    batch: Sequence[Lesson], tokens: int, head: HeadOf = no_head, *, woven: bool = False
 ) -> list[tuple[LossName, list[Lesson]]]:
     """Group lessons that are learnt by the same loss in the same way; the replies of a lesson stay together.
 
@@ -220,33 +223,46 @@ def lesson_batches(
     pieces: list[tuple[LossName, list[Lesson]]] = []
     for loss, rehearsed in dict.fromkeys((lesson.loss, lesson.rehearsed) for lesson in batch):
         members = [lesson for lesson in batch if (lesson.loss, lesson.rehearsed) == (loss, rehearsed)]
-        sizes = [_Size.of([reply.tokens for reply in member.replies], head) for member in members]
-        pieces += [(loss, [members[place] for place in places]) for places in _groups(sizes, tokens)]
+        replies = [[reply.tokens for reply in member.replies] for member in members]
+        groups = _groups(replies, tokens, head, woven)
+        pieces += [(loss, [members[place] for place in places]) for places in groups]
     return pieces
 
 
-class _Size(NamedTuple):
+class _Row(NamedTuple):
+    """Sequences that stay together."""
+
     head: Ids
-    width: int
-    """Tokens in the longest row, those of the head by their share."""
-    rows: int
-
-    @classmethod
-    def of(cls, sequences: Sequence[Rendered], head: HeadOf) -> _Size:
-        shared = head([sequence.prompt for sequence in sequences])
-        width = max(len(sequence.ids) for sequence in sequences) - len(shared)
-        return cls(shared, width + round(HEAD_SHARE * len(shared)), len(sequences))
+    order: tuple[Any, ...]
+    """Neighbours in a group have similar ones."""
+    place: int
+    sequences: Sequence[Rendered]
 
 
-def _groups(sizes: Sequence[_Size], tokens: int) -> list[list[int]]:
-    groups: list[list[int]] = []
-    rows = 0
-    for place in sorted(range(len(sizes)), key=lambda place: sizes[place][:2]):
-        head, width, count = sizes[place]  # the longest so far
-        if groups and sizes[groups[-1][-1]].head == head and (rows + count) * width <= tokens:
-            groups[-1].append(place)
-            rows += count
+def _groups(rows: Sequence[Sequence[Rendered]], tokens: int, head: HeadOf, woven: bool) -> list[list[int]]:
+    order = []
+    for place, sequences in enumerate(rows):
+        by = tuple(s.ids for s in sequences) if woven else (max(len(s.ids) for s in sequences),)
+        order.append(_Row(head([s.prompt for s in sequences]), by, place, sequences))
+    order.sort(key=lambda row: row[:2])
+    groups: list[list[_Row]] = []
+    size = _woven_size if woven else _padded_size
+    for row in order:
+        if groups and groups[-1][-1].head == row.head and size([*groups[-1], row]) <= tokens:
+            groups[-1].append(row)
         else:
-            groups.append([place])
-            rows = count
-    return groups
+            groups.append([row])
+    return [[row.place for row in group] for group in groups]
+
+
+def _padded_size(group: Sequence[_Row]) -> int:
+    """Return the tokens of all rows as long as the longest, those of the head by their share."""
+    sequences = [s for row in group for s in row.sequences]
+    head = len(group[0].head)
+    return len(sequences) * (max(len(s.ids) for s in sequences) - head + round(HEAD_SHARE * head))
+
+
+def _woven_size(group: Sequence[_Row]) -> int:
+    head = len(group[0].head)
+    sequences = [s.ids[head:] for row in group for s in row.sequences]
+    return len(woven_tokens(sequences).ids) + len(sequences) * round(HEAD_SHARE * head)

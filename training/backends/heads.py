@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from os.path import commonprefix
-from typing import Any
+from typing import Any, NamedTuple
 
 # A head has so many tokens at least. It is cut in steps, so that prompts that begin alike have the same one, and it
 # never has the last tokens of a prompt.
@@ -32,6 +32,28 @@ def head_of(prompts: Sequence[Ids]) -> Ids:
 def no_head(prompts: Sequence[Ids]) -> Ids:
     """Prompts are read whole."""
     return ()
+
+
+class Woven(NamedTuple):
+    """Sequences as a tree, (N,) nodes: what several of them begin with is there once, and computed once."""
+
+    ids: tuple[int, ...]
+    parents: tuple[int, ...]
+    """The node before each; −1: none. Parents come first."""
+    paths: tuple[tuple[int, ...], ...]
+    """The nodes of each sequence."""
+
+
+def woven_tokens(sequences: Sequence[Ids]) -> Woven:
+    nodes: dict[tuple[int, int], int] = {}
+    paths = []
+    for sequence in sequences:
+        node, path = -1, []
+        for token in sequence:
+            node = nodes.setdefault((node, token), len(nodes))
+            path.append(node)
+        paths.append(tuple(path))
+    return Woven(tuple(token for _, token in nodes), tuple(parent for parent, _ in nodes), tuple(paths))
 
 
 class Heads:

@@ -1,8 +1,9 @@
 """LoRA on torch and peft: one base model in memory, adapters switched on it.
 
-Memory limits a laptop. So logits are computed for reply tokens only: sequences are padded on the left, and all replies
-end at the same column. Log-probabilities are computed in slices, and a batch in micro-batches of at most
-``micro_batch_tokens``. A longer conversation recomputes its layers in the backward pass instead of keeping them.
+Memory limits a laptop. So logits are computed for reply tokens only, and what several sequences begin with is computed
+once: their tokens are a tree in one row. Models that can't do that get rows padded on the left. Log-probabilities are
+computed in slices, and a batch in micro-batches of at most ``micro_batch_tokens``. A longer conversation recomputes its
+layers in the backward pass instead of keeping them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from burnish.training.backends.base import (
     lesson_batches,
     micro_batches,
 )
-from burnish.training.backends.heads import HEAD_SHARE, Heads, head_of, no_head
+from burnish.training.backends.heads import HEAD_SHARE, Heads, Ids, Pairs, head_of, no_head, woven_tokens
 from burnish.training.backends.torch_base import fresh_lora, load_base, loading, quiet
 from burnish.training.backends.torch_device import (
     faster_dtype,
@@ -50,7 +51,7 @@ from burnish.training.backends.torch_device import (
     quantization,
     training_device,
 )
-from burnish.training.backends.torch_heads import behind, continued, has_heads
+from burnish.training.backends.torch_heads import ancestors, behind, continued, has_heads, weaves
 from burnish.training.backends.torch_logits import draw, group_logps, sampled_together, token_logps
 from burnish.training.backends.torch_names import PREFIX, loadable, stored_names
 from burnish.training.errors import Diverged
@@ -109,30 +110,31 @@ class TorchPeftBackend:
         self._model.eval()
         self._heads = Heads(partial(continued, self._model))
         self._head = head_of if has_heads(self._model) else no_head
+        self._weaves = self._head is head_of and weaves(self._model)
         self._trained = [p for p in self._model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(_groups(self._model, config), weight_decay=0.0)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         scores: dict[int, Logps] = {}
         with self._acting(policy), torch.no_grad():
-            for places in micro_batches(sequences, self._micro_batch_tokens, self._head):
-                logps, mask = self._forward([sequences[place] for place in places])
-                for place, row, positions in zip(places, logps, mask, strict=True):
-                    scores[place] = tuple(row[positions].tolist())
+            for places in self._micro_batches(sequences):
+                replies = [sequences[place] for place in places]
+                for place, logps in zip(places, self._logps(replies), strict=True):
+                    scores[place] = tuple(logps.tolist())
         return [scores[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
         distributions: dict[int, Distribution] = {}
         with self._acting(policy), torch.no_grad():
-            for places in micro_batches(sequences, self._micro_batch_tokens, self._head):
-                logits = self._logits([sequences[place] for place in places])
+            for places in self._micro_batches(sequences):
+                replies = [sequences[place] for place in places]
+                logits = self._logits(replies)
                 ids = logits.topk(LIKELIEST).indices
                 probabilities = group_logps(logits, ids).exp()
-                for place, *rows in zip(places, ids, probabilities, strict=True):
-                    length = len(sequences[place].reply)
-                    distributions[place] = Distribution(
-                        *(tuple(map(tuple, row[-length:].tolist())) for row in rows)
-                    )
+                for place, *rows in zip(
+                    places, _by_reply(ids, replies), _by_reply(probabilities, replies), strict=True
+                ):
+                    distributions[place] = Distribution(*(tuple(map(tuple, row.tolist())) for row in rows))
         return [distributions[place] for place in range(len(sequences))]
 
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
@@ -141,7 +143,7 @@ class TorchPeftBackend:
         self._heads.under("trained")
         rows = {}
         for (place,) in self.watch(micro_batches(sequences, 0, self._head)):
-            logps, _ = self._forward([sequences[place]])
+            (logps,) = self._logps([sequences[place]])
             gradients = torch.autograd.grad(logps.mean(), matrices)
             rows[place] = [
                 (gradient if by is None else gradient.float() @ by).bfloat16()
@@ -190,7 +192,8 @@ class TorchPeftBackend:
         self._heads.under("trained")
         count = sum(len(lesson.replies) for lesson in batch)
         loss_sum, sums = 0.0, Counter[str]()
-        for name, members in lesson_batches(batch, self._micro_batch_tokens, self._head):
+        limit = self._micro_batch_tokens
+        for name, members in lesson_batches(batch, limit, self._head, woven=self._weaves):
             arrays = self._batch(members, point)
             loss = loss_named(name)(arrays, config, TorchFunctions) / count
             loss.backward()
@@ -212,12 +215,11 @@ class TorchPeftBackend:
         replies = [reply for lesson in members for reply in lesson.replies]
         sequences = [reply.tokens for reply in replies]
         logits = self._logits(sequences)
-        logps, mask = self._scored(logits, sequences)
         batch = Batch(
-            policy=logps,
+            policy=pad_sequence(self._scored(logits, sequences), batch_first=True),
             behaviour=self._padded([reply.behaviour_logps for reply in replies]),
             reference=self._padded([reply.reference_logps for reply in replies]),
-            mask=mask,
+            mask=self._padded([[True] * len(s.reply) for s in sequences]),
             advantages=self._padded([reply.advantages for reply in replies]),
             good=torch.tensor([reply.good for reply in replies], device=self._device),
             weights=torch.tensor([reply.weight for reply in replies], device=self._device),
@@ -226,11 +228,12 @@ class TorchPeftBackend:
         teachers = [reply.teacher for reply in replies if reply.teacher]
         if not teachers:
             return batch
-        ids = self._padded([teacher.ids for teacher in teachers], at_left=True)  # (B, R, K)
+        ids = torch.tensor([ids for teacher in teachers for ids in teacher.ids], device=self._device)
+        student = _by_reply(group_logps(logits, ids), sequences)
         return replace(
             batch,
             teacher=self._padded([teacher.probabilities for teacher in teachers]),
-            student=_leftwards(group_logps(logits, ids), sequences),
+            student=pad_sequence(student, batch_first=True),  # (B, R, K + 1)
         )
 
     def weight_change(self, adapter: Path) -> float:
@@ -300,39 +303,72 @@ class TorchPeftBackend:
             if SCORED in self._model.peft_config:  # also when loading it failed half-way
                 self._model.delete_adapter(SCORED)
 
-    def _forward(self, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""
+    def _micro_batches(self, sequences: Sequence[Rendered]) -> list[list[int]]:
+        return micro_batches(sequences, self._micro_batch_tokens, self._head, woven=self._weaves)
+
+    def _logps(self, sequences: Sequence[Rendered]) -> list[Tensor]:
         return self._scored(self._logits(sequences), sequences)
 
-    def _scored(self, logits: Tensor, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
-        targets = self._padded(
-            [s.reply for s in sequences], at_left=True, fill=self.renderer.pad_id
-        )  # (B, R)
-        mask = self._padded([[True] * len(s.reply) for s in sequences])
-        return _leftwards(token_logps(logits, targets), sequences), mask
+    def _scored(self, logits: Tensor, sequences: Sequence[Rendered]) -> list[Tensor]:
+        """Return the log-probabilities of each reply's tokens, (R,)."""
+        targets = torch.tensor([token for s in sequences for token in s.reply], device=self._device)
+        return _by_reply(token_logps(logits, targets), sequences)
 
     def _logits(self, sequences: Sequence[Rendered]) -> Tensor:
-        """Return the logits that predict the reply tokens, (B, R, V), replies at the right."""
+        """Return the logits that predict the reply tokens of all sequences, one behind the other, (ΣR, V)."""
         head = self._head([s.prompt for s in sequences])
-        rows = [s.ids[len(head) :] for s in sequences]
-        ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)  # (B, T + 1)
-        inputs = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
-        attended = self._padded([[1] * (len(row) - 1) for row in rows], at_left=True)  # (B, T)
-        longest = max(len(s.reply) for s in sequences)
+        rows = [s.ids[len(head) : -1] for s in sequences]  # the last token is predicted, and predicts nothing
         begun = self._heads.pairs(head) if head else ()
+        if self._weaves and (len(rows) > 1 or len(rows[0]) <= self._micro_batch_tokens):
+            return self._woven_logits(sequences, rows, begun)
+        ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)  # (B, T)
+        attended = self._padded([[1] * len(row) for row in rows], at_left=True)
         mask = torch.cat([attended.new_ones(len(rows), len(head)), attended], dim=1)  # (B, H + T)
-        tokens = inputs.numel() + round(HEAD_SHARE * len(rows) * len(head))
+        longest = max(len(s.reply) for s in sequences)
+        logits = self._passed(
+            ids,
+            # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
+            None if attended.all() else mask,
+            len(head) + (attended.cumsum(dim=1) - 1).clamp(min=0),
+            torch.arange(ids.shape[1] - longest, ids.shape[1]),
+            begun,
+        )  # (B, R, V), replies at the right
+        return torch.cat([row[longest - len(s.reply) :] for row, s in zip(logits, sequences, strict=True)])
+
+    def _woven_logits(self, sequences: Sequence[Rendered], rows: Sequence[Ids], begun: Pairs) -> Tensor:
+        woven = woven_tokens(rows)
+        depths, seen = ancestors(woven)
+        before = torch.ones(len(seen), len(self._head([s.prompt for s in sequences])), dtype=torch.bool)
+        places = [
+            node
+            for s, path in zip(sequences, woven.paths, strict=True)
+            for node in path[len(path) - len(s.reply) :]
+        ]
+        logits = self._passed(
+            torch.tensor([woven.ids]),
+            torch.cat([before, seen], dim=1)[None, None],
+            before.shape[1] + depths[None],
+            torch.tensor(places),
+            begun,
+        )
+        return logits[0]
+
+    def _passed(
+        self, ids: Tensor, mask: Tensor | None, positions: Tensor, places: Tensor, begun: Pairs
+    ) -> Tensor:
+        """Return the model's logits at some places of each row, (B, places, V)."""
+        head = begun[0][0].shape[2] if begun else 0
+        tokens = ids.numel() + round(HEAD_SHARE * len(ids) * head)
         with self._sparing(tokens) if torch.is_grad_enabled() else nullcontext():
             logits: Tensor = self._model(
-                input_ids=inputs,
-                # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
-                attention_mask=None if attended.all() else mask,
-                position_ids=len(head) + (attended.cumsum(dim=1) - 1).clamp(min=0),
+                input_ids=ids.to(self._device),
+                attention_mask=None if mask is None else mask.to(self._device),
+                position_ids=positions.to(self._device),
                 # Places, not their count: for a slice of a batch torch copies the head's weights for each row.
-                logits_to_keep=torch.arange(inputs.shape[1] - longest, inputs.shape[1], device=self._device),
+                logits_to_keep=places.to(self._device),
                 use_cache=False,
                 **behind(self._model, begun),
-            ).logits  # (B, R, V)
+            ).logits
         return logits
 
     def _sparing(self, tokens: int) -> AbstractContextManager[None]:
@@ -350,14 +386,12 @@ class TorchPeftBackend:
         )
 
 
-def _leftwards(rows: Tensor, sequences: Sequence[Rendered]) -> Tensor:
-    """Move the replies from the right to the left, with 0 behind them: (B, R, …) → (B, R, …)."""
-    longest = rows.shape[1]
-    moved = [row[longest - len(s.reply) :] for row, s in zip(rows, sequences, strict=True)]
-    return pad_sequence(moved, batch_first=True)
+def _by_reply(rows: Tensor, sequences: Sequence[Rendered]) -> list[Tensor]:
+    """Split what belongs to the replies' tokens, (ΣR, …), into that of each, (R, …)."""
+    return list(torch.split(rows, [len(s.reply) for s in sequences]))
 
 
-def _projections(replies: int, matrices: Sequence[Tensor]) -> list[Tensor | None]:
+def _projections(replies: int, matrices: list[Tensor]) -> list[Tensor | None]:
     """Return random signs (r, count) that gradients of matrices (out, r) are multiplied by; None: all of them fits."""
     rank = matrices[0].shape[1]
     count = directions(replies, rank, sum(len(matrix) for matrix in matrices))

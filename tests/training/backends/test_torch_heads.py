@@ -17,13 +17,17 @@ from transformers import AutoModelForCausalLM
 
 from burnish.training.backends.base import Lesson, LessonReply, micro_batches
 from burnish.training.backends.heads import Heads, head_of
-from burnish.training.backends.torch_heads import behind, continued, has_heads
+from burnish.training.backends.torch_heads import behind, continued, has_heads, weaves
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.rendering import Rendered
 from tests.support.jobs import TOPICS
 from tests.support.tiny_models import tiny_model, tiny_shape
 from tests.training.backends.test_torch_peft import BF16_MEAN, CONFIG, SMALL, difference
 
+SMALL_SIZES = {
+    **{"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64},
+    **{"num_hidden_layers": 2, "num_attention_heads": 4},
+}
 RULES = "Always answer in three words. ", "Never speak of it, and call the tool instead. "
 
 
@@ -57,6 +61,41 @@ def test_prompts_with_the_same_head_are_batched_together(backend: TorchPeftBacke
     assert all(reply.prompt[: len(head)] == head for reply, head in zip(replies, heads, strict=True))
     assert head_of([replies[0].prompt, replies[3].prompt]) == replies[0].prompt[:416], "they share 450 tokens"
     assert sorted(map(sorted, micro_batches(replies, 10_000, head_of))) == [[0, 4], [1], [2], [3]]
+
+
+def test_what_replies_begin_with_is_computed_once(backend: TorchPeftBackend, tiny_weights: Path):
+    plain = backend.renderer.plain
+    prompts = [tuple(plain(text)) for text in ("What is a lamp?", "What is a lamp post?")]
+    replies = [
+        Rendered(prompt, tuple(plain(text)))
+        for prompt in prompts
+        for text in ("It is a light.", "It is a thing that glows.", "A light.")
+    ]
+    size = len({reply.ids[:end] for reply in replies for end in range(1, len(reply.ids) + 1)})
+    assert size < sum(len(reply.ids) for reply in replies) * 2 / 3
+    assert micro_batches(replies, size, woven=True) == [
+        sorted(range(6), key=lambda place: replies[place].ids)
+    ]
+    assert len(micro_batches(replies, size - 1, woven=True)) == 2
+    model = AutoModelForCausalLM.from_pretrained(tiny_weights, dtype=backend.dtype)
+    with torch.no_grad():
+        scores = [tuple(of_whole_pass(model, reply).float().tolist()) for reply in replies]
+    assert difference(backend.logps(replies, "bare"), scores) < BF16_MEAN
+
+
+@pytest.mark.parametrize(
+    ("config", "can"),
+    [
+        (transformers.LlamaConfig(**SMALL_SIZES), True),
+        (transformers.BloomConfig(vocab_size=64, hidden_size=32, n_layer=2, n_head=4), False),
+    ],
+    ids=("llama", "bloom"),
+)
+def test_a_model_that_counts_positions_by_itself_reads_each_sequence_alone(config: Any, can: bool):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    assert has_heads(model)
+    assert weaves(model) is can
 
 
 def test_long_prompts_score_and_answer_as_in_a_whole_pass(backend: TorchPeftBackend, tiny_weights: Path):
