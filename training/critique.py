@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -138,39 +139,54 @@ def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> lis
         for reply in replies
         if (sides := _with_and_without(run, critique := critiques[reply.completion_id], reply))
     ]
-    informed = run.backend.logps([tokens for _, (tokens, _) in usable], start)
-    plain = run.backend.logps([tokens for _, (_, tokens) in usable], start)
-    answers = [
-        Revision(critique, tokens, logps, fmean(told) - fmean(logps))
-        for (critique, (_, tokens)), told, logps in zip(usable, informed, plain, strict=True)
+    judged = _judged([critique for critique, _ in usable])
+    behind = [
+        _behind(run, usable[place][0].sample, words, usable[place][1][1].reply)
+        for comment, places in judged.items()
+        for place in places
+        for words in (comment, SAYS_NOTHING)
     ]
-    followed = [answer for answer in _followed(run, answers, start) if answer.gain > 0]
+    # In one pass, because what sequences begin with is computed once.
+    scores = run.backend.logps([tokens for _, sides in usable for tokens in sides] + behind, start)
+    split = 2 * len(usable)
+    answers = [
+        Revision(critique, plain, logps, fmean(told) - fmean(logps))
+        for (critique, (_, plain)), told, logps in zip(
+            usable, scores[:split:2], scores[1:split:2], strict=True
+        )
+    ]
+    comments = _followed(judged, [fmean(logps) for logps in scores[split:]])
+    followed = [answer for answer in answers if answer.to.sample.comment in comments and answer.gain > 0]
     best = sorted(followed, key=lambda answer: -answer.gain)[: MOST_REVISIONS * len(criticised)]
     _count_untaught(run, criticised, answers, followed, best)
     return best
 
 
-def _followed(run: Run, answers: Iterable[Revision], start: Policy) -> Iterator[Revision]:
-    """Yield the answers to those comments that make them likelier than words that say nothing."""
-    by_comment = defaultdict[str, list[Revision]](list)
-    for answer in answers:
-        by_comment[answer.to.sample.comment or ""].append(answer)
-    for comment, to_it in by_comment.items():
-        judged = to_it[:JUDGED]
-        own, control = (_likelihood(run, judged, words, start) for words in (comment, SAYS_NOTHING))
-        if own - control > LEAST_GAIN:
-            yield from to_it
+def _judged(criticised: Sequence[CriticisedReply]) -> dict[str, list[int]]:
+    """Return by which answers each comment is judged: their places."""
+    by_comment = defaultdict[str, list[int]](list)
+    for place, critique in enumerate(criticised):
+        by_comment[critique.sample.comment or ""].append(place)
+    return {comment: places[:JUDGED] for comment, places in by_comment.items()}
 
 
-def _likelihood(run: Run, answers: Sequence[Revision], words: str, start: Policy) -> float:
-    """Return the mean log-probability (nats per token) of answers behind their questions with words alone."""
+def _behind(run: Run, sample: Sample, words: str, reply: tuple[int, ...]) -> Rendered:
+    """Return a reply to a question with words alone behind it."""
     renderer, limit = run.backend.renderer, run.spec.hyperparameters.max_tokens
-    sequences = []
-    for answer in answers:
-        sample = answer.to.sample
-        prompt = renderer.opening(with_comments(sample.messages, [words]), sample.template, sample.tools)
-        sequences.append(Rendered(tuple(prompt), answer.tokens.reply).within(limit))
-    return fmean(fmean(logps) for logps in run.backend.logps(sequences, start))
+    prompt = renderer.opening(with_comments(sample.messages, [words]), sample.template, sample.tools)
+    return Rendered(tuple(prompt), reply).within(limit)
+
+
+def _followed(judged: Mapping[str, Sequence[int]], likelihoods: Sequence[float]) -> set[str]:
+    """Return the comments that make their answers likelier than words that say nothing.
+
+    ``likelihoods``: of each judged answer, nats per token, behind its comment and behind those words in turn.
+    """
+    pairs, followed = iter(zip(likelihoods[::2], likelihoods[1::2], strict=True)), set()
+    for comment, places in judged.items():
+        if fmean(own - control for own, control in islice(pairs, len(places))) > LEAST_GAIN:
+            followed.add(comment)
+    return followed
 
 
 def _count_untaught(run: Run, criticised: Iterable[CriticisedReply], *stages: Iterable[Revision]) -> None:
