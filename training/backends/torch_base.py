@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig
+from peft.tuners.lora import Linear
 from safetensors import SafetensorError
+from torch import Tensor
+from torch.nn.functional import linear
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from burnish.training.backends.base import ATTENTION, target_names
@@ -62,6 +66,32 @@ def load_base(
     if not quantized:
         model = model.to(device)
     return model.requires_grad_(False).eval()
+
+
+def compute_narrowly(model: Any) -> None:
+    """Have adapters computed in the model's number format.
+
+    peft converts each layer's input and output to fp32, in which it has the factors: an eighth of a step.
+    """
+    for module in model.modules():
+        if isinstance(module, Linear) and type(module.base_layer) is torch.nn.Linear:
+            module.forward = partial(_adapted, module, module.forward)
+
+
+def _adapted(layer: Any, by_peft: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    names = [name for name in layer.active_adapters if name in layer.lora_A]
+    if (
+        layer.disable_adapters
+        or len(names) != 1
+        or names[0] in layer.lora_variant
+        or layer.lora_bias[names[0]]
+    ):
+        return by_peft(x, *args, **kwargs)
+    name = names[0]
+    base: Tensor = layer.base_layer(x)
+    a, b = (factors[name].weight.to(x.dtype) for factors in (layer.lora_A, layer.lora_B))
+    low = linear(x, a).flatten(0, -2)
+    return torch.addmm(base.flatten(0, -2), low, b.T, alpha=layer.scaling[name]).view_as(base)
 
 
 @contextmanager

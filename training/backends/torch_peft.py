@@ -44,7 +44,7 @@ from burnish.training.backends.base import (
     micro_batches,
 )
 from burnish.training.backends.heads import HEAD_SHARE, Heads, Ids, Pairs, head_of, no_head, woven_tokens
-from burnish.training.backends.torch_base import fresh_lora, load_base, loading, quiet
+from burnish.training.backends.torch_base import compute_narrowly, fresh_lora, load_base, loading, quiet
 from burnish.training.backends.torch_device import (
     faster_dtype,
     micro_batch_tokens,
@@ -108,6 +108,7 @@ class TorchPeftBackend:
         layers = [name for name, module in self._model.named_modules() if isinstance(module, LoraLayer)]
         self._stored = stored_names([name.removeprefix(PREFIX) for name in layers], weights)
         self._model.eval()
+        compute_narrowly(self._model)
         self._heads = Heads(partial(continued, self._model))
         self._head = head_of if has_heads(self._model) else no_head
         self._weaves = self._head is head_of and weaves(self._model)
