@@ -68,15 +68,14 @@ def folded(
     """
     rows, heads, tokens, width = query.shape
     keys = key.shape[2]
-    # Rows that are padded have tokens that attend to none.
-    whole = attention_mask is not None and (head or rows == 1)
-    if not whole or rows * heads * tokens * keys > MOST_SCORES:
+    too_many = rows * heads * tokens * keys > MOST_SCORES
+    # Padded rows have tokens that attend to none.
+    if attention_mask is None or not (head or rows == 1) or too_many:
         own = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
         return own[0], None
     shared = key.shape[1]
-    query = (query * (scaling or width**-0.5)).reshape(
-        rows, shared, -1, width
-    )  # (B, shared, group · T, width)
+    # (B, shared, group · T, width)
+    query = (query * (scaling or width**-0.5)).reshape(rows, shared, -1, width)
     scores = query @ key[:, :, head:].mT
     if head:
         flat = query.transpose(0, 1).reshape(shared, -1, width)
