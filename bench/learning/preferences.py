@@ -57,6 +57,17 @@ def _says(pattern: str) -> Rule:
     return lambda text, _: bool(words.search(text))
 
 
+_hedged = _says(
+    "may|might|can|could|often|usually|typically|generally|sometimes|probably|perhaps|possibly|likely"
+)
+
+
+def _how_hedged(text: str, finished: bool) -> int:
+    """Grade by the share of sentences that hedge, because a long text holds some such word by chance."""
+    sentences = [sentence for sentence in _SENTENCE_END.split(text) if not near_empty(sentence)]
+    return 1 + round(4 * sum(_hedged(sentence, finished) for sentence in sentences) / max(1, len(sentences)))
+
+
 def _how_brief(text: str, finished: bool) -> int:
     if not finished or near_empty(text):
         return 1
@@ -176,9 +187,7 @@ _ALL = (
     Preference(
         "hedged",
         "an answer that does not claim too much (may, can, often, usually)",
-        _says(
-            "may|might|can|could|often|usually|typically|generally|sometimes|probably|perhaps|possibly|likely"
-        ),
+        _hedged,
         (
             "too sure of yourself, say usually or often",
             "Please say 'may' or 'can' where it isn't always so.",
@@ -187,6 +196,7 @@ _ALL = (
             "that is too absolute, use words such as usually",
         ),
         BRIEFLY,
+        graded=_how_hedged,
     ),
     Preference(
         "number",
