@@ -38,6 +38,15 @@ def test_each_rated_reply_is_a_lesson_and_classes_balance(backend: TorchPeftBack
     assert pull[0] == pytest.approx(sum(pull[1:]))
 
 
+def test_a_bad_reply_is_not_unlearnt_as_far_as_it_ends(backend: TorchPeftBackend) -> None:
+    """Nobody complained that it ended; one that was cut has no end."""
+    samples = [sample(0, good=True), sample(1, good=False), sample(2, good=False, finished=False)]
+    good, ended, cut = (lesson.replies[0] for lesson in learnt(backend, "mis_po", samples))
+    assert good.advantages == (good.pull,) * len(good.tokens.reply)
+    assert ended.advantages == (*[ended.pull] * (len(ended.tokens.reply) - 1), 0.0)
+    assert cut.advantages == (cut.pull,) * len(cut.tokens.reply)
+
+
 def mistaken(number: int) -> list[Sample]:
     """Short replies are good, long ones bad, but for the first ``number``: they are rated the wrong way round."""
     right = [sample(n, good=n % 2 == 0) for n in range(20)]

@@ -60,6 +60,8 @@ class LessonReply:
     reference_logps: Logps
     teacher: Distribution | None = None
     """For "distil": learnt in place of the tokens themselves."""
+    ended: bool = False
+    """The last token is the end of the turn, and a bad rating isn't about it."""
 
     @property
     def good(self) -> bool:
@@ -68,7 +70,9 @@ class LessonReply:
 
     @property
     def advantages(self) -> Logps:
-        return (self.pull,) * len(self.tokens.reply)
+        """A bad reply keeps its end: a model that unlearns ends goes on until the length limit."""
+        pulls = (self.pull,) * len(self.tokens.reply)
+        return (*pulls[:-1], 0.0) if self.ended and not self.good else pulls
 
 
 @dataclass(frozen=True, slots=True)
