@@ -84,8 +84,9 @@ class CommonHyperparameters(FrozenRecord):
         0,
         ge=0,
         le=64,
-        description="Plain questions that each training step repeats, so the model keeps its other knowledge: 2 if all "
-        "rated prompts have a system message.",
+        description="Anchors in each training step: prompts to which the model is to answer as the base model does. "
+        "For comments 2 prompts with a request against the comment; for ratings 2 plain questions if all rated prompts "
+        "have a system message.",
     )
     warm_start: bool = Field(
         False,

@@ -44,7 +44,7 @@ LONGEST_FIRST = (
     "tests/system/test_heap.py",
     "tests/training/test_gguf_config.py",
     "tests/training/test_loop.py",
-    "tests/training/test_rehearsal.py",
+    "tests/training/test_anchors.py",
     "tests/training/backends/test_torch_peft.py",
     "tests/bench/test_training.py",
     "tests/page/test_training.py",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from burnish.config.hyperparameters import POLICY_GRADIENT
-from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
+from burnish.training.anchors import against_comments
+from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy
 from burnish.training.comments import pooled
 from burnish.training.critique import NO_COMMENT, lessons_from_comments
 from burnish.training.dataset import Run, TrainingExample, rendered
@@ -15,7 +15,7 @@ from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, LossName, Objective, Sample
 from burnish.training.policy_gradient import GradedAnswer, lessons_from, prompt_of, told_apart
 from burnish.training.presets import NOTHING, teaches
-from burnish.training.rendering import Rendered, Renderer, Unrenderable
+from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.strength import DISBELIEVED, above_average, advantages, balanced, enough, trust
 
 NO_DEMONSTRATION = "no answer is left to imitate: rate answers good, correct them, or prefer one over another"
@@ -36,7 +36,9 @@ def lessons(run: Run, samples: Sequence[Sample], taught: Collection[str] = ()) -
         case "dpo":
             return _pairs(run, samples)
         case "critique":
-            return lessons_from_comments(run, samples)
+            answers = lessons_from_comments(run, samples)
+            anchored = run.spec.hyperparameters.rehearsed > 0
+            return answers + (against_comments(run, samples, answers) if anchored else [])
         case "hybrid":
             from_ratings = _rated(run, "mis_po", samples)
             # Criticised answers count as rated bad, so these have them already.
@@ -266,58 +268,3 @@ def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparamet
             f"the {good + bad} ratings are one-sided: rate some answers {missing} as well, "
             "or set kl_beta > 0 to train on them anyway"
         )
-
-
-_ANSWERS = """
-What is the capital of Belgium?|The capital of Belgium is Brussels.
-Who wrote Macbeth?|Macbeth was written by William Shakespeare.
-What is the chemical symbol of silver?|The chemical symbol of silver is Ag.
-In which country is the Great Barrier Reef?|The Great Barrier Reef is located in Australia.
-What is 7 plus 4?|7 plus 4 is 11.
-On which continent is Brazil?|Brazil is located in South America.
-What is the capital of South Korea?|The capital of South Korea is Seoul.
-Who painted The Last Supper?|The Last Supper was painted by Leonardo da Vinci.
-How many months have 31 days?|Seven months have 31 days.
-In which city is the Louvre?|The Louvre is located in Paris, France.
-What is the capital of Chile?|The capital of Chile is Santiago.
-Who discovered radium?|Radium was discovered by Marie and Pierre Curie.
-Which planet is the smallest?|The smallest planet is Mercury.
-What is the capital of Morocco?|The capital of Morocco is Rabat.
-Who composed Swan Lake?|Swan Lake was composed by Pyotr Ilyich Tchaikovsky.
-In which year did World War I begin?|World War I began in 1914.
-"""
-
-ANSWERS = [line.split("|") for line in _ANSWERS.strip().split("\n")]
-"""Questions and answers."""
-
-
-def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
-    """Return one lesson per plain question: the base model's next-token probabilities along the answer.
-
-    A few dozen ratings of short answers teach a small model that the capital of Norway is Norway, and to be brief even
-    if detail is requested. So each step also rehearses these (``losses.distil``), to preserve what the base model
-    knows. At the start of a run their gradient is zero; later it pulls back to the base model on such questions only.
-    The answers needn't be sampled from the model, because its whole distribution is preserved.
-
-    Source: pseudo-rehearsal, Robins 1995 (doi:10.1080/09540099550039318); Learning without Forgetting, arXiv
-    1606.09282. The gate asks for other facts (``gate/questions.py``), and the bench for others again.
-    """
-    answers = list(_rendered(backend.renderer, max_tokens))
-    logps, teachers = backend.logps(answers, "bare"), backend.distributions(answers, "bare")
-    return [
-        Lesson(
-            "distil",
-            (LessonReply(tokens, 1.0, 1.0, own, own, teacher),),
-            rehearsed=True,
-        )
-        for tokens, own, teacher in zip(answers, logps, teachers, strict=True)
-    ]
-
-
-def _rendered(renderer: Renderer, max_tokens: int) -> Iterator[Rendered]:
-    """Yield the answers that fit into the limit."""
-    for question, answer in ANSWERS:
-        messages = [{"role": "user", "content": question}]
-        with suppress(Unrenderable):
-            reply = {"content": answer, "reasoning_content": ""}
-            yield renderer.conversation(messages, (), reply, True, max_tokens)

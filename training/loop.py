@@ -19,6 +19,7 @@ from typing import TextIO
 from burnish.config.hyperparameters import OBJECTIVES, WITH_COMMENTS
 from burnish.gate.questions import QUESTIONS
 from burnish.system import durable
+from burnish.training.anchors import facts
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.comments import left_to_trainer
@@ -36,7 +37,6 @@ from burnish.training.job import (
     Sample,
     TrainResult,
 )
-from burnish.training.lessons import rehearsal
 from burnish.training.objectives import kl_point, loss_named
 from burnish.training.phases import Phases
 from burnish.training.proof import REPLY_TOKENS, SEARCHED, proof_of
@@ -203,15 +203,17 @@ class _Progress:
         stopped = None
         self.phases.begin("preparing")
         backend, config = self.run.backend, self.run.spec.hyperparameters
-        rehearsed = rehearsal(backend, config.max_tokens) if config.rehearsed else []
+        # Plain facts would hold back what most comments want: that all answers change.
+        holds_facts = config.rehearsed and self.run.spec.objective != "critique"
+        plain = facts(backend, config.max_tokens) if holds_facts else []
         self.steps = self.checkpoint.restore(backend)
         self.metrics.writelines(json.dumps(line) + "\n" for line in self.steps)
         first, self.counts = self.checkpoint.place() if self.steps else (0, (0, 0))
         for number, stage in enumerate(course.stages[first:], start=first):
-            lessons = self._lessons(number, stage)
+            lessons, anchors = self._lessons(number, stage)
             seed = self.run.spec.seed + SEEDS_A_STAGE * number
             self.taught += [reply.tokens for lesson in lessons for reply in lesson.replies]
-            plan = _plan(lessons, rehearsed, config, stage.epochs, seed)
+            plan = _plan(lessons, anchors + plain, config, stage.epochs, seed)
             stopped = self._stage(number, stage, plan)
             if stopped and stage.ends_run:
                 break
@@ -221,18 +223,19 @@ class _Progress:
             self.run.left_out.answers.pop(taught, None)
         return stopped
 
-    def _lessons(self, number: int, stage: Stage) -> list[Lesson]:
-        """Return what a stage learns. Raises NotTrainable."""
+    def _lessons(self, number: int, stage: Stage) -> tuple[list[Lesson], list[Lesson]]:
+        """Return what a stage learns, and what of it stays. Raises NotTrainable."""
         lessons = self.checkpoint.lessons(self.run.left_out, number)
         if lessons is None:
             self.phases.begin("preparing")
             with _with_reasons(self.run.left_out):
                 lessons = stage.learn(self.run)
             self.checkpoint.keep(lessons, self.run.left_out, number, self.counts)
-        good = sum(reply.good for lesson in lessons for reply in lesson.replies)
-        bad = sum(len(lesson.replies) for lesson in lessons) - good
+        taught = [lesson for lesson in lessons if not lesson.rehearsed]
+        good = sum(reply.good for lesson in taught for reply in lesson.replies)
+        bad = sum(len(lesson.replies) for lesson in taught) - good
         self.counts = self.counts[0] + good, self.counts[1] + bad
-        return lessons
+        return taught, [lesson for lesson in lessons if lesson.rehearsed]
 
     def _stage(self, number: int, stage: Stage, plan: Sequence[tuple[int, Sequence[Lesson]]]) -> str | None:
         """Make the steps of a stage that are left; return why it stopped early if it did."""
@@ -270,7 +273,7 @@ def _distance(recent: deque[dict[str, float]]) -> float:
 
 
 def _plan(
-    lessons: Sequence[Lesson], rehearsed: Sequence[Lesson], config: Hyperparameters, epochs: int, seed: int
+    lessons: Sequence[Lesson], anchors: Sequence[Lesson], config: Hyperparameters, epochs: int, seed: int
 ) -> list[tuple[int, list[Lesson]]]:
     """Return the batch of each step of a stage, and its epoch."""
     steps = [
@@ -278,7 +281,7 @@ def _plan(
         for epoch in range(epochs)
         for batch in batches(lessons, config.batch_size, seed=seed * epochs + epoch)
     ]
-    turn = cycle(rehearsed)
+    turn = cycle(anchors)
     return [(epoch, [*batch, *islice(turn, config.rehearsed)]) for epoch, batch in steps]
 
 

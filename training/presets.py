@@ -109,7 +109,7 @@ BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
         # The model learns its own answers with comments in the prompt: they start some way off, and take six passes. At
         # 4e-4 a run is a sixth shorter, but the gate rejected three of four (KL .56 to .73 on the rated questions).
-        "critique": {"learning_rate": 3e-4, "epochs": 6, "kl_stop": 0.4},
+        "critique": {"learning_rate": 3e-4, "epochs": 6, "kl_stop": 0.4, "rehearsed": 2},
         # At twice this, replies of the small model leave the topic: .49 of them stay on it, of mis_po's .88.
         "dpo": {"learning_rate": 1e-4},
         **dict.fromkeys(POLICY_GRADIENT, CLIPPED),

@@ -30,6 +30,8 @@ SHOWN = ("arm", "ratings", "satisfied", "joint", "topic", "facts", "at length", 
 """What a terminal has room for; the file has all."""
 QUICK_EMPTY = 0.1
 """Most near-empty answers there."""
+QUICK_AT_LENGTH = 0.15
+"""Least share of answers at length when asked for one, of 48; standard error .07."""
 OVERVIEW = "overview.png"
 RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "joint"]
 
@@ -54,6 +56,11 @@ def checks(records: Sequence[Record]) -> list[Check]:
             Check(f"{given}: {joint:.2f} satisfied and on topic, {least:.2f} at least", joint >= least),
             Check(f"{given}: {empty:.2f} near-empty, {QUICK_EMPTY:.2f} at most", empty <= QUICK_EMPTY),
         ]
+        if record["widely"]:
+            long, least = last.get("at_length", 0.0), QUICK_AT_LENGTH
+            found.append(
+                Check(f"{given}: {long:.2f} at length on request, {least:.2f} at least", long >= least)
+            )
     return found
 
 

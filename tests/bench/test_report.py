@@ -23,6 +23,7 @@ def record(seed: int, joint: float, counts: tuple[int, ...] = (32,), **more: Any
         "seed": seed,
         "counts": counts,
         "held_out": 40,
+        "widely": False,
         "before": shares,
         "points": [{"ratings": count, "outcome": "live", **shares} for count in counts],
     } | more
@@ -87,6 +88,8 @@ def test_what_missed_its_limit_is_named() -> None:
     (joint, empty) = report.checks([record(0, 0.1)])
     assert (joint.passed, empty.passed) == (False, True)
     assert "brief after 32 ratings: 0.10 satisfied and on topic" in joint.what
+    (_, _, long) = report.checks([record(0, 0.9, widely=True)])
+    assert (long.passed, long.what[:38]) == (False, "brief after 32 ratings: 0.00 at length")
 
 
 def test_a_run_that_was_not_examined_misses_every_limit() -> None:

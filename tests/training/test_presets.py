@@ -56,13 +56,14 @@ def test_no_preset_learns_further_than_the_gate_lets_through(preset: Preset, obj
     assert hyperparameters(preset, objective).kl_stop < GateLimits().max_kl_per_token
 
 
-def test_plain_questions_are_rehearsed_where_all_prompts_have_a_system_message():
+def test_a_step_has_anchors_if_comments_teach_or_all_prompts_have_a_system_message():
     assert hyperparameters().rehearsed == 0
     found = hyperparameters(instructed=True)
     assert found.rehearsed == 2
     assert found.kl_stop > hyperparameters().kl_stop
     assert hyperparameters("careful", instructed=True).kl_stop == pytest.approx(found.kl_stop / 3)
     assert hyperparameters(objective="critique", instructed=True) == hyperparameters(objective="critique")
+    assert hyperparameters(objective="critique").rehearsed == 2
     assert hyperparameters(instructed=True, rehearsed=0) == hyperparameters()
     assert hyperparameters(rehearsed=1).rehearsed == 1
 
