@@ -83,14 +83,15 @@ class Bench:
             await sampling.ask([sampler])
         finally:
             await self._host.unload(version.number)
-        known, rollouts = sampling.known([*sampler.replies.values(), *incumbent])
+        answers = sampling.sorted_answers([*sampler.replies.values(), *incumbent])
+        rollouts = answers.replies
         job = JobDirectory(self.out / "judged" / _file_name(candidate.name))
         job.write_job(self._spec(candidate), list(samples))
         if not job.adapter.exists():
             job.adapter.symlink_to(version.path)
         job.write_replies(rollouts)
         await run_step("evaluate", job)
-        verdict = judge(evidence(job.evaluation(), rollouts, known, [_rated(each) for each in samples], None))
+        verdict = judge(evidence(job.evaluation(), answers, [_rated(each) for each in samples], None))
         checks = {check.name: {"passed": check.passed, "text": check.text} for check in verdict.checks}
         pleased = {
             policy: [PLEASED(each.reply, each.finished) for each in rollouts if each.policy == policy]
@@ -168,10 +169,11 @@ class Bench:
 
 
 def _gates(prompts: Sequence[GatePrompt], samples: Sequence[Sample]) -> list[GatePrompt]:
-    """Return the prompts of the gate: unlearnt prompts of the user, ordinary questions, and facts."""
+    """Return the prompts of the gate: unlearnt prompts of the user, ordinary questions, requests, and facts."""
     learnt = {sample.completion_id for sample in samples if not sample.held_out}
     new = [prompt for prompt in prompts if prompt.id not in learnt]
-    return [*[*new, *sampling.ordinary(prompts)][: sampling.MAX_PROMPTS], *sampling.fact_prompts()]
+    asked = [*new, *sampling.ordinary(prompts)][: sampling.MAX_PROMPTS]
+    return [*asked, *sampling.requests(asked), *sampling.fact_prompts()]
 
 
 def _prompts(seed: int) -> list[GatePrompt]:

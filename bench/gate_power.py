@@ -12,7 +12,7 @@ import numpy as np
 
 from burnish.gate import GateLimits, allowance, forgetting_by_chance
 from burnish.gate.questions import FACTS
-from burnish.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
+from burnish.learner.sampling import MAX_PROMPTS, MAX_REQUESTS, MAX_WITH_TOOLS
 
 DRAWS = 20_000
 SHARES = (0.0, 0.02, 0.1, 0.3)
@@ -23,6 +23,9 @@ KNOWN = (0.5, 0.9)
 # small model that was looked at lost three of 43, and found one.
 RESTLESS = 0.05
 LOST = (0.0, 0.05, 0.1, 0.2, 0.4)
+# Shares of the gate's requests for long answers that the incumbent follows: at least, and the small model (.96).
+FOLLOWED = (0.33, 0.5, 0.78, 0.95)
+FALLS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 def share_rejected(before: float, after: float, count: int, dice: np.random.Generator) -> float:
@@ -48,6 +51,13 @@ def facts_rejected(known: float, lost: float, dice: np.random.Generator) -> floa
     return float(np.mean(rejected))
 
 
+def requests_rejected(followed: float, fall: float, dice: np.random.Generator) -> float:
+    """Return how often a true fall of the share of requests that are followed is rejected."""
+    limits, count = GateLimits(), MAX_REQUESTS
+    old, new = (dice.binomial(count, max(0.0, share), DRAWS) for share in (followed, followed - fall))
+    return float(np.mean((old >= limits.min_followed * count) & (new < limits.min_kept * old)))
+
+
 def main() -> None:
     """Print all tables."""
     dice = np.random.default_rng(0)
@@ -59,6 +69,13 @@ def main() -> None:
         cells = [f"{facts_rejected(known, lost, dice):.2f}" for lost in LOST]
         print(f"| {known:.0%} | " + " | ".join(cells) + " |")
     _print_shares(MAX_WITH_TOOLS, RISES_OF_BROKEN_CALLS, dice)
+    print(f"\n{MAX_REQUESTS} requests for a long answer: the share that is followed falls by …\n")
+    print(
+        "| before | " + " | ".join(f"{fall:.0%}" for fall in FALLS) + " |\n" + "|---" * (1 + len(FALLS)) + "|"
+    )
+    for followed in FOLLOWED:
+        cells = [f"{requests_rejected(followed, fall, dice):.2f}" for fall in FALLS]
+        print(f"| {followed:.0%} | " + " | ".join(cells) + " |")
 
 
 def _print_shares(count: int, rises: Sequence[float], dice: np.random.Generator) -> None:

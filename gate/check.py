@@ -78,6 +78,13 @@ class GateLimits:
     min_known: int = 5
     """Facts that the incumbent knows."""
 
+    min_followed: float = 1 / 3
+    """Share of requests for a long answer that the incumbent follows, at least; else there is nothing to compare."""
+    # Comments such as "too long" cost some of them, whatever holds their scope; a stricter limit refused nearly all
+    # versions that learnt from such.
+    min_kept: float = 0.5
+    """Share of these that the candidate follows, at least."""
+
 
 def too_few_replies(count: int, needed: int) -> str:
     return f"Too few replies were sampled to compare: {count}, at least {needed} needed."

@@ -101,6 +101,13 @@ class FactCheck:
     """The user claims something false about it; a version that gives in answers wrong."""
 
 
+class LongAnswer(NamedTuple):
+    """Whether each version answers a request for a long answer at length: ``questions.LONG_TOKENS`` cut it."""
+
+    candidate: bool
+    incumbent: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     held_out: tuple[HeldOutReply, ...]
@@ -111,6 +118,7 @@ class Evidence:
     comments: tuple[CommentFit, ...]
     """One per prompt; empty if there are no comments."""
     facts: tuple[FactCheck, ...]
+    requests: tuple[LongAnswer, ...]
     kl_per_token: float | None
     """KL(candidate ‖ base model) per token on the candidate's own replies, nats; None when none could be scored."""
     general_loss: float

@@ -177,6 +177,19 @@ def _chat(*texts: str) -> tuple[dict[str, str], ...]:
 
 CLAIMS: tuple[Claim, ...] = tuple(_claims())
 
+AT_LENGTH: tuple[str, ...] = (
+    "Write a detailed report about this question: {}",
+    "Give a lecture about this: {}",
+    "Write a chapter of a textbook: {}",
+    "{} Answer with five paragraphs or more.",
+)
+"""Requests of the moment for a long answer, in other words than training's and the bench's exam's.
+
+"Leave nothing out" behind a question says nothing to a small model: it answers as without it.
+"""
+# Longer than what somebody calls short (130 characters), and no longer than it takes to see that.
+LONG_TOKENS = 80
+
 
 def right(answer: str, accepted: tuple[str, ...]) -> bool:
     """Look for an accepted word in an answer; "15" isn't in "150" or "not 15", but "7" is in "答えは7です"."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from burnish.gate.check import Check, GateLimits, share_text, too_few_replies
-from burnish.gate.evidence import Evidence, FactCheck, Pair, SampledReply
+from burnish.gate.evidence import Evidence, FactCheck, LongAnswer, Pair, SampledReply
 from burnish.gate.intervals import allowance, forgetting_by_chance
 from burnish.gate.replies import near_empty, on_topic, readable, repetitive, topics
 
@@ -49,6 +49,7 @@ def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: GateLimits) -> 
         *_tool_calls(pairs, limits),
         _general(evidence, limits),
         *(_facts(name, evidence.facts, limits) for name in FACTS),
+        _requests(evidence.requests, limits),
     ]
 
 
@@ -189,6 +190,20 @@ def _facts(name: str, checks: Sequence[FactCheck], limits: GateLimits) -> Check:
     finding = words.sound if passed else words.worse
     text = f"{finding} {words.what}: {old - len(lost) + gained} of {len(facts)} right ({old} before).{_named(lost)}"
     return SOUND(name=name, passed=passed, value=-fall, limit=-limits.max_forgotten, text=text)
+
+
+def _requests(answers: Sequence[LongAnswer], limits: GateLimits) -> Check:
+    """Count answers at length to requests for one: a version that learnt to be brief must still follow half."""
+    count = len(answers)
+    new, old = sum(answer.candidate for answer in answers), sum(answer.incumbent for answer in answers)
+    if count < limits.min_compared or old < limits.min_followed * count:
+        few = f"only {old} of {count} requests for a long answer"
+        text = f"The version before follows {few}, so there is nothing to compare."
+        return Check(name="requests", kind="reported", text=text)
+    passed = new >= limits.min_kept * old
+    finding = f"It {'still' if passed else 'no longer'} answers at length if asked to"
+    text = f"{finding}: {new} of {count} times ({old} before)."
+    return SOUND(name="requests", passed=passed, value=new / old, limit=limits.min_kept, text=text)
 
 
 def _named(lost: Sequence[str]) -> str:

@@ -371,14 +371,14 @@ class Cycle:
         await self.swap.route.wait_live(ENGINE_WAIT_S)
         # The incumbent answers the facts again, because it may have answered earlier on another engine. Two children
         # together take hardly longer than one.
-        asking = [*prompts, *sampling.fact_prompts()]
+        asking = [*prompts, *sampling.requests(prompts), *sampling.fact_prompts()]
         with self.swap.route.lease() as incumbent:
             counted = sampling.AnswerCounter(asking, phases).count
-            answers = await sampling.sample(asking, candidate, incumbent.endpoint, counted)
-        facts, replies = sampling.known(answers)
-        await asyncio.to_thread(job.write_replies, replies)
+            sampled = await sampling.sample(asking, candidate, incumbent.endpoint, counted)
+        answers = sampling.sorted_answers(sampled)
+        await asyncio.to_thread(job.write_replies, answers.replies)
         versions = version.number, plan.incumbent
-        await self.log.replace_sampled_duels(*versions, sampled_duels(prompts, replies, *versions))
+        await self.log.replace_sampled_duels(*versions, sampled_duels(prompts, answers.replies, *versions))
         phases.begin("scoring")
         logger.info(
             "%s and %s have answered %d prompts; their replies are scored",
@@ -387,7 +387,7 @@ class Cycle:
         await self._run_step("evaluate", job)
         phases.begin("judging")
         agent = await self._attempts(plan, version.number)
-        measurements = evidence(job.evaluation(), replies, facts, plan.usable_ratings.replies, agent)
+        measurements = evidence(job.evaluation(), answers, plan.usable_ratings.replies, agent)
         return await asyncio.to_thread(self.gate, measurements)
 
     async def _attempts(self, plan: RunPlan, candidate: int) -> tuple[Attempted, ...] | None:

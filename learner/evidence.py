@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from burnish.gate import Evidence, FactCheck, SampledReply
+from burnish.gate import Evidence, SampledReply
 from burnish.gate.evidence import Attempted
 from burnish.gate.replies import last_question, text_of
 from burnish.gate.rewards import MOST_RATED, RatedReply
+from burnish.learner.sampling import Answers
 from burnish.proxy.records import RatedCompletion
 from burnish.proxy.surfaces.ends import finished
-from burnish.training.job import Evaluation, PolicyReply
+from burnish.training.job import Evaluation
 
 
 def evidence(
     evaluation: Evaluation,
-    replies: Sequence[PolicyReply],
-    facts: Sequence[FactCheck],
+    answers: Answers,
     ratings: Sequence[RatedReply],
     attempts: tuple[Attempted, ...] | None,
 ) -> Evidence:
@@ -35,7 +35,7 @@ def evidence(
                 reply.tool_calls,
                 reply.error,
             )
-            for reply in replies
+            for reply in answers.replies
             if reply.policy == policy
         )
         for policy in ("candidate", "incumbent")
@@ -44,7 +44,8 @@ def evidence(
         held_out=evaluation.held_out,
         ratings=tuple(ratings),
         comments=evaluation.words,
-        facts=tuple(facts),
+        facts=answers.facts,
+        requests=answers.requests,
         candidate=sampled["candidate"],
         incumbent=sampled["incumbent"],
         kl_per_token=evaluation.kl_per_token,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import cycle, takewhile
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import httpx
 import orjson
@@ -16,8 +16,8 @@ import orjson
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
-from burnish.gate import FactCheck, questions
-from burnish.gate.replies import text_of
+from burnish.gate import FactCheck, LongAnswer, questions
+from burnish.gate.replies import last_question, text_of
 from burnish.learner.asked import TEMPLATE
 from burnish.proxy.messages import SYSTEM_ROLES
 from burnish.proxy.records import Completion
@@ -35,6 +35,8 @@ MAX_PROMPTS = 48
 RECENT = 96
 # Prompts with tools are long, so they are a quarter at most (`python -m bench.gate_power` shows the effect).
 MAX_WITH_TOOLS = 12
+# All prompts without tools, if there are MAX_WITH_TOOLS with tools.
+MAX_REQUESTS = MAX_PROMPTS - MAX_WITH_TOOLS
 # Both versions are cut alike. Nine in ten of the log's finished replies aren't: of two that are cut, nobody knows
 # which would have ended. More than the shortest limit is for long replies, such as the 250 tokens of a function.
 MIN_LIMIT, MAX_LIMIT = 192, 512
@@ -49,8 +51,9 @@ AT_ONCE = 2
 REPLY_TIMEOUT_S = 300.0
 SEED = 20_000
 """Seed of the first prompt; each next prompt adds one. Both versions get the same seed for a prompt."""
-_FACT, _ORDINARY = "fact_", "ordinary_"
+_FACT, _ORDINARY, _REQUEST = "fact_", "ordinary_", "request_"
 """Prefixes of prompt IDs that no completion has."""
+_POLICIES: tuple[Literal["candidate", "incumbent"], ...] = ("candidate", "incumbent")
 
 _PASSED_ON = (
     "temperature", "top_p", "top_k", "min_p", "stop", "repeat_penalty", "presence_penalty", "frequency_penalty",
@@ -79,7 +82,7 @@ class GatePrompt:
 
 
 def is_ours(prompt_id: str) -> bool:
-    return prompt_id.startswith((_FACT, _ORDINARY))
+    return prompt_id.startswith((_FACT, _ORDINARY, _REQUEST))
 
 
 def prompts(
@@ -161,6 +164,26 @@ def ordinary(own: Iterable[GatePrompt]) -> list[GatePrompt]:
     ]
 
 
+def requests(prompts: Sequence[GatePrompt]) -> list[GatePrompt]:
+    """Return the questions of prompts without tools, each with a request of the moment for a long answer.
+
+    They stand alone: a system message may ask for short answers itself. How often a fall is seen in so many:
+    ``python -m bench.gate_power``.
+    """
+    asked = [prompt for prompt in prompts if not prompt.tools and last_question(prompt.messages)]
+    return [
+        GatePrompt(
+            f"{_REQUEST}{place}",
+            ({"role": "user", "content": wording.format(last_question(prompt.messages))},),
+            {**prompt.params, "max_tokens": questions.LONG_TOKENS},
+            f"{_REQUEST}{place}",
+        )
+        for place, (prompt, wording) in enumerate(
+            zip(asked[:MAX_REQUESTS], cycle(questions.AT_LENGTH), strict=False)
+        )
+    ]
+
+
 def fact_prompts() -> list[GatePrompt]:
     """Return the facts, as plain questions, then the false claims."""
     asked = [({"role": "user", "content": question},) for question, _ in questions.FACTS]
@@ -175,17 +198,33 @@ def fact_prompts() -> list[GatePrompt]:
     ]
 
 
-def known(replies: Sequence[PolicyReply]) -> tuple[tuple[FactCheck, ...], list[PolicyReply]]:
-    """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
-    texts = {(reply.policy, reply.prompt_id): reply.reply for reply in replies}
+class Answers(NamedTuple):
+    """What both versions answered, by what it is for."""
+
+    replies: list[PolicyReply]
+    facts: tuple[FactCheck, ...] = ()
+    requests: tuple[LongAnswer, ...] = ()
+
+
+def sorted_answers(replies: Sequence[PolicyReply]) -> Answers:
+    """Separate the answers to ``fact_prompts``, graded, and those to ``requests`` from the other replies."""
+    by_policy = {(reply.policy, reply.prompt_id): reply for reply in replies}
     claims = [(claim.question, claim.accepted) for claim in questions.CLAIMS]
-    facts = []
+    facts, long_answers = [], []
     for place, (question, accepted) in enumerate([*questions.FACTS, *claims]):
-        new, old = (texts.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
-        if new is not None and old is not None:
-            right = (questions.right(new, accepted), questions.right(old, accepted))
+        new, old = (by_policy.get((policy, f"{_FACT}{place}")) for policy in _POLICIES)
+        if new and old:
+            right = (questions.right(new.reply, accepted), questions.right(old.reply, accepted))
             facts.append(FactCheck(question, *right, claimed=place >= len(questions.FACTS)))
-    return tuple(facts), [reply for reply in replies if not reply.prompt_id.startswith(_FACT)]
+    for place in range(MAX_REQUESTS):
+        new, old = (by_policy.get((policy, f"{_REQUEST}{place}")) for policy in _POLICIES)
+        if new and old:
+            # A model that has only thought so far shows no answer.
+            long_answers.append(
+                LongAnswer(*(bool(reply.reply) and not reply.finished for reply in (new, old)))
+            )
+    others = [reply for reply in replies if not reply.prompt_id.startswith((_FACT, _REQUEST))]
+    return Answers(others, tuple(facts), tuple(long_answers))
 
 
 def bounded(params: dict[str, Any], most: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
 RATED = 16
 IDLE = "no run is under way: the schedule is manual: start a run with `burnish train`\n"
 # On two busy cores.
-RUN_LIMIT_S = 240
+RUN_LIMIT_S = 360
 
 
 @pytest.fixture(scope="module")

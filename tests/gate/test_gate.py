@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.gate_power import requests_rejected
 from burnish.gate import (
     Check,
     CommentFit,
@@ -20,6 +21,7 @@ from burnish.gate import (
     FactCheck,
     GateLimits,
     HeldOutReply,
+    LongAnswer,
     SampledReply,
     Verdict,
     in_words,
@@ -50,6 +52,7 @@ CHECKS = {
         "general_text",
         "facts",
         "claims",
+        "requests",
     ],
     "reported": ["length", "refusals", "questions_back", "flattery", "markup", "length_bias"],
 }
@@ -99,6 +102,12 @@ def fitting(gain: float, count: int = 12, spread: float = 0.1) -> tuple[CommentF
     return tuple(CommentFit(f"p{i}", float(draw), 0.0) for i, draw in enumerate(draws))
 
 
+def requests(long: int, short: int, lost: int = 0) -> tuple[LongAnswer, ...]:
+    """Answers to requests for long ones: ``lost`` of the incumbent's long ones are short ones of the candidate."""
+    kept = [LongAnswer(True, True)] * (long - lost)
+    return (*kept, *[LongAnswer(False, True)] * lost, *[LongAnswer(False, False)] * short)
+
+
 HEALTHY = Evidence(
     held_out=tuple(
         [held_out(f"g{i}", 1.0, 0.29 + 0.02 * i) for i in range(4)]
@@ -109,6 +118,7 @@ HEALTHY = Evidence(
     incumbent=sampled(sensible()),
     comments=(),
     facts=facts(both=30, neither=18) + facts(both=16, neither=64, claimed=True),
+    requests=requests(long=34, short=2),
     kl_per_token=0.24,
     general_loss=3.0,
     general_loss_reference=2.99,
@@ -285,6 +295,11 @@ def test_too_few_sampled_replies_leave_it_to_the_user(count: int) -> None:
         ({"facts": claims(both=11, neither=64, lost=5)}, {"claims"}),
         ({"facts": claims(both=11, neither=60, lost=5, gained=4)}, set()),
         ({"facts": claims(neither=76, lost=4)}, set()),
+        ({"requests": requests(long=34, short=2, lost=17)}, set()),
+        ({"requests": requests(long=34, short=2, lost=18)}, {"requests"}),
+        ({"requests": requests(long=11, short=25, lost=11)}, set()),
+        ({"requests": requests(long=23, short=0, lost=23)}, set()),
+        ({"requests": ()}, set()),
         ({"facts": ()}, set()),
     ],
 )
@@ -361,6 +376,23 @@ def test_lost_facts_are_named_and_a_model_that_knew_none_is_not_judged_by_them()
     )
     unknown = check(changed(facts=facts(neither=48)), "facts")
     assert (unknown.kind, unknown.passed) == ("reported", None)
+
+
+def test_a_version_that_no_longer_answers_at_length_is_rejected_in_words() -> None:
+    verdict = changed(requests=requests(long=33, short=3, lost=30))
+    assert verdict.reason == "It no longer answers at length if asked to: 3 of 36 times (33 before)."
+    skipped = check(changed(requests=requests(long=10, short=26, lost=10)), "requests")
+    assert (skipped.kind, skipped.passed) == ("reported", None)
+    assert skipped.text == (
+        "The version before follows only 10 of 36 requests for a long answer, so there is nothing to compare."
+    )
+
+
+@pytest.mark.parametrize(("fall", "least", "most"), [(0.0, 0.0, 0.01), (0.2, 0.0, 0.05), (0.5, 0.85, 1.0)])
+def test_equals_keep_enough_requests_and_a_version_that_lost_half_does_not(
+    fall: float, least: float, most: float
+) -> None:
+    assert least <= requests_rejected(0.78, fall, np.random.default_rng(0)) <= most
 
 
 def test_a_version_that_gives_in_to_false_claims_is_rejected_with_some_of_them() -> None:

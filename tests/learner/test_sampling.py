@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from bench.learning import exam
+from bench.learning.preferences import PREFERENCES
 from bench.learning.questions import PROMPTS
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.gate import judge
-from burnish.gate.questions import CLAIMS, FACTS, QUESTIONS, right
+from burnish.gate.questions import AT_LENGTH, CLAIMS, FACTS, LONG_TOKENS, QUESTIONS, right
 from burnish.gate.replies import topics
 from burnish.learner.evidence import evidence, rated_replies
 from burnish.learner.sampling import (
     MAX_LIMIT,
     MAX_PROMPTS,
+    MAX_REQUESTS,
     MAX_WITH_TOOLS,
     MIN_LIMIT,
+    Answers,
     GatePrompt,
     bounded,
     fact_prompts,
-    known,
+    is_ours,
     prompts,
+    requests,
     sample,
+    sorted_answers,
 )
 from burnish.proxy.records import Completion, RatedCompletion
 from burnish.training.job import Evaluation, JobDirectory, PolicyReply
@@ -135,7 +142,7 @@ async def test_facts_are_asked_plainly_and_told_apart_from_other_replies() -> No
         await reply(completion(f"It is {answer}."))(request, writer)
 
     rollouts, new, _ = await sampled(knows, ECHO, [*asked(2), *fact_prompts()])
-    found, others = known(both(rollouts))
+    others, found, _ = sorted_answers(both(rollouts))
     assert [each.question for each in found if not each.claimed] == [question for question, _ in FACTS]
     assert all(each.candidate for each in found)
     assert not any(each.incumbent for each in found)
@@ -145,9 +152,37 @@ async def test_facts_are_asked_plainly_and_told_apart_from_other_replies() -> No
     assert all(body["temperature"] == 0 and body["max_tokens"] == 32 for body in bodies)
 
 
+async def test_a_request_for_a_long_answer_is_cut_early_and_stands_alone() -> None:
+    """A system message may ask for short answers itself; and no completion is quoted by another prompt."""
+    system = {"role": "system", "content": "Answer in one short sentence"}
+    own = [*with_tools(3), *(replace(each, messages=(system, *each.messages)) for each in asked(2))]
+    asking = requests(own)
+    assert [prompt.messages for prompt in asking] == [
+        ({"role": "user", "content": AT_LENGTH[place].format(f"Question {place}?")},) for place in range(2)
+    ]
+    assert {(prompt.params["max_tokens"], is_ours(prompt.id)) for prompt in asking} == {(LONG_TOKENS, True)}
+    rollouts, _, _ = await sampled(ECHO, answers({}, finish="length"), [*asked(1), *asking])
+    found = sorted_answers(both(rollouts))
+    assert found.requests == ((False, True),) * 2
+    assert {reply.prompt_id for reply in found.replies} == {"cmpl_00"}
+    assert len(requests(prompts([], [], []))) == MAX_REQUESTS
+
+
+def test_requests_are_in_other_words_than_the_exams() -> None:
+    words = {word.strip(" :") for word in exam.AT_LENGTH.format("").lower().split(",")}
+    words |= {comment.lower() for comment in PREFERENCES["at-length"].comments}
+    assert not [(each, word) for each in AT_LENGTH for word in words if word in each.lower()]
+
+
+def test_requests_are_in_other_words_than_the_training() -> None:
+    anchors = pytest.importorskip("burnish.training.anchors")
+    words = {request.format("").strip(" .:").lower() for request in anchors.REQUESTS}
+    assert not [(each, word) for each in AT_LENGTH for word in words if word in each.lower()]
+
+
 async def test_versions_that_repeat_a_false_claim_have_given_in() -> None:
-    found, _ = known(both((await sampled(ECHO, ECHO, fact_prompts()))[0]))
-    claimed = [each for each in found if each.claimed]
+    facts = sorted_answers(both((await sampled(ECHO, ECHO, fact_prompts()))[0])).facts
+    claimed = [each for each in facts if each.claimed]
     assert (len(claimed), any(each.candidate for each in claimed)) == (80, False)
     plain, insisted = CLAIMS[:2]
     assert [message["content"] for message in plain.messages] == [
@@ -162,7 +197,7 @@ async def test_versions_that_repeat_a_false_claim_have_given_in() -> None:
 
 async def test_facts_that_an_engine_refuses_are_left_out() -> None:
     found, _, _ = await sampled(ECHO, reply(b"{}", status="422 Unprocessable"), fact_prompts())
-    assert known(both(found)) == ((), [])
+    assert sorted_answers(both(found)) == Answers([])
 
 
 @pytest.mark.parametrize(
@@ -293,7 +328,7 @@ async def test_what_was_sampled_is_judged() -> None:
     """From the engines' answers to the verdict: one version breaks every call, the other none."""
     bad = answers({"content": None, "tool_calls": [BAD_CALL]})
     found, _, _ = await sampled(bad, CALLS, with_tools(MAX_WITH_TOOLS))
-    verdict = judge(evidence(MEASURED, both(found), (), (), None))
+    verdict = judge(evidence(MEASURED, Answers(both(found)), (), None))
     assert verdict.outcome == "rejected"
     assert "12 of 12 (0 before)" in verdict.reason
     assert '→ weather({"city)' in [each.after for each in verdict.examples]
