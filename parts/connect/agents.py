@@ -77,13 +77,19 @@ def claude_code(place: Place, home: Home) -> Sequence[FileChange]:
 # -- Codex -------------------------------------------------------------------------------------------------------------
 
 
+CODEX_WAIT_MS = 30 * 60_000
+"""For the first word. Codex's own five minutes are too few for a busy CPU that reads its prompt: it asks again."""
+
+
 def codex(place: Place, home: Home) -> Sequence[FileChange]:
     """Codex speaks only the Responses API."""
     folder = home.named("CODEX_HOME", ".codex")
     provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}
-    if place.own_credentials and not home.env.get(OPENAI_KEY) and _codex_has_key(folder):
+    if not place.own_credentials:
+        provider["stream_idle_timeout_ms"] = CODEX_WAIT_MS
+    elif not home.env.get(OPENAI_KEY) and _codex_has_key(folder):
         provider["requires_openai_auth"] = True
-    elif place.own_credentials:
+    else:
         provider["env_key"] = OPENAI_KEY
     if place.key:
         provider["http_headers"] = {KEY_HEADER: place.key}

@@ -269,6 +269,12 @@ def test_codex_takes_its_key_from_where_there_is_one(auth: str | None, env: Any,
         assert {word for word in ("env_key", "requires_openai_auth") if word in change.made(None)} == expected
 
 
+def test_codex_waits_for_an_engine_that_reads_its_prompt_for_minutes(home: Home):
+    for own in (False, True):
+        (change,) = AGENTS["codex"].changes(Place(PLACE.url, own_credentials=own), home)
+        assert ("stream_idle_timeout_ms = 1800000" in change.made(None)) is not own
+
+
 def test_a_record_that_is_none_is_said_to_be_so(record: Path):
     record.parent.mkdir(parents=True)
     record.write_text("{}")
