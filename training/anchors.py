@@ -51,7 +51,7 @@ LEAST = 2.0
 prompt, and would hold back what the comment is about."""
 LONGEST = 64
 """Tokens of the base model's answer along which a request is held."""
-WEIGHT = 4.0
+WEIGHT = 2.0
 """Of an anchor, in replies. It is a mean over tokens, and a comment changes few of them: those at which a short answer
 ends and a long one goes on."""
 

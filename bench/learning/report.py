@@ -31,7 +31,7 @@ SHOWN = ("arm", "ratings", "satisfied", "joint", "topic", "facts", "at length", 
 QUICK_EMPTY = 0.1
 """Most near-empty answers there."""
 QUICK_AT_LENGTH = 0.3
-"""Least share of answers at length when asked for one, of 48: well below what runs reached (.75, .85)."""
+"""Least share of answers at length when asked for one, of 48: half of what a run reached (.65)."""
 OVERVIEW = "overview.png"
 RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "joint"]
 
