@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -282,10 +281,9 @@ def test_replies_score_as_in_peft_under_every_policy(
     ]
     taught = theirs.step(lessons, Hyperparameters(), 0.0)
     ours = found.pop("taught")
-    for name in ours.keys() - {"in_band_share"}:  # that band is narrower than bf16 rounds
-        # It adds up the signed rounding of every token of a reply.
-        within = BF16 * math.sqrt(taught["tokens"] / len(both)) if name == "implicit_reward" else BF16
-        assert ours[name] == pytest.approx(taught[name], rel=0.2, abs=within), name
+    # A band that is narrower than bf16 rounds, and a sum of the rounding of all tokens of a reply.
+    for name in ours.keys() - {"in_band_share", "implicit_reward"}:
+        assert ours[name] == pytest.approx(taught[name], rel=0.2, abs=BF16), name
 
     reply = {"role": "assistant", "content": "It is water."}
     tokens = Renderer(base).conversation(messages, (), reply, finished=True, max_tokens=99)
