@@ -281,8 +281,8 @@ def test_replies_score_as_in_peft_under_every_policy(
     ]
     taught = theirs.step(lessons, Hyperparameters(), 0.0)
     ours = found.pop("taught")
-    # A band that is narrower than bf16 rounds, and a sum of the rounding of all tokens of a reply.
-    for name in ours.keys() - {"in_band_share", "implicit_reward"}:
+    # A band that is narrower than bf16 rounds, and differences of two policies, which add up what it rounds.
+    for name in ours.keys() - {"in_band_share", "implicit_reward", "good_shift", "kl_per_reply"}:
         assert ours[name] == pytest.approx(taught[name], rel=0.2, abs=BF16), name
 
     reply = {"role": "assistant", "content": "It is water."}
