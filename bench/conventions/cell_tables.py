@@ -117,7 +117,7 @@ def gain_rows(cells: Sequence[Cell]) -> Rows:
 
 
 class Dosage(NamedTuple):
-    """What a number of comments does to the share in scope."""
+    """The share in scope after a number of comments."""
 
     name: str
     comments: int
