@@ -70,9 +70,7 @@ def main() -> None:
         print(f"| {known:.0%} | " + " | ".join(cells) + " |")
     _print_shares(MAX_WITH_TOOLS, RISES_OF_BROKEN_CALLS, dice)
     print(f"\n{MAX_REQUESTS} requests for a long answer: the share that is followed falls by …\n")
-    print(
-        "| before | " + " | ".join(f"{fall:.0%}" for fall in FALLS) + " |\n" + "|---" * (1 + len(FALLS)) + "|"
-    )
+    _print_header(FALLS)
     for followed in FOLLOWED:
         cells = [f"{requests_rejected(followed, fall, dice):.2f}" for fall in FALLS]
         print(f"| {followed:.0%} | " + " | ".join(cells) + " |")
@@ -80,12 +78,15 @@ def main() -> None:
 
 def _print_shares(count: int, rises: Sequence[float], dice: np.random.Generator) -> None:
     print(f"\n{count} replies: the share of faulty ones rises by …\n")
-    print(
-        "| before | " + " | ".join(f"{rise:.0%}" for rise in rises) + " |\n" + "|---" * (1 + len(rises)) + "|"
-    )
+    _print_header(rises)
     for before in SHARES:
         cells = [f"{share_rejected(before, before + rise, count, dice):.2f}" for rise in rises]
         print(f"| {before:.0%} | " + " | ".join(cells) + " |")
+
+
+def _print_header(changes: Sequence[float]) -> None:
+    print("| before | " + " | ".join(f"{change:.0%}" for change in changes) + " |")
+    print("|---" * (1 + len(changes)) + "|")
 
 
 if __name__ == "__main__":
