@@ -46,17 +46,23 @@ class Status:
 
     async def shown(self, caller: str) -> dict[str, Any]:
         core, log = self.core, self.core.log
-        engine, trouble, learner = core.engine, log.healthy(), core.learner_status()
+        engine, upstreams = core.engine, await core.upstream.status()
+        obstacle = await engine.obstacle() if engine else None
+        room = await asyncio.to_thread(_room, core.config)
+        counts, rollouts = await log.counts(), (await log.rollout_tally())._asdict()
+        instructions = await core.instructions.status(caller, core.live())
+        # After all that waits: a page that has paused training must not be told then that it wasn't.
+        trouble, learner = log.healthy(), core.learner_status()
         return {
             "version": burnish.__version__,
             "upstream": core.upstream.name,
             "upstream_api_key": core.config.upstream_api_key is not None,
-            "upstreams": await core.upstream.status(),
+            "upstreams": upstreams,
             "live": engine.live() if engine else NO_ENGINE,
             "engine": {
                 "trouble": self.engine_trouble(),
                 "started": self.started.status() if self.started else None,
-                "obstacle": await engine.obstacle() if engine else learner["reason"],
+                "obstacle": obstacle if engine else learner["reason"],
                 "way": engine.swap.host.limits.way if engine else None,
                 "window": engine.window if engine else None,
                 "longest_answer": engine.swap.host.limits.longest_answer if engine else None,
@@ -66,14 +72,14 @@ class Status:
                 "healthy": trouble is None,
                 "trouble": trouble,
                 "waiting": log.backlog().entries,
-                **await asyncio.to_thread(_room, core.config),
+                **room,
             },
-            "counts": await log.counts(),
+            "counts": counts,
             "learner": learner,
-            "instructions": await core.instructions.status(caller, core.live()),
+            "instructions": instructions,
             **self.hooks.shown(),
             "parts": self.hooks.status(),
-            "rollouts": (await log.rollout_tally())._asdict(),
+            "rollouts": rollouts,
         }
 
 
