@@ -76,6 +76,6 @@ def room_for(tokens: int) -> int:
 
 def left_to_trainer(job: JobDirectory, samples: Sequence[Sample], seed: int) -> str | None:
     """Return in words how many criticised questions the engine didn't answer again; None if it answered all."""
-    asked = {prompt.sample.completion_id for prompt in teacher_prompts(samples, seed)}
-    missing = asked - {reply.completion_id for reply in job.teacher_replies()}
-    return BY_TRAINER.format(len(missing), len(asked)) if missing else None
+    names = {prompt.sample.completion_id for prompt in teacher_prompts(samples, seed)}
+    missing = names - {reply.completion_id for reply in job.teacher_replies()}
+    return BY_TRAINER.format(len(missing), len(names)) if missing else None

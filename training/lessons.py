@@ -91,11 +91,11 @@ def _rated(run: Run, loss: LossName, samples: Sequence[Sample]) -> list[Lesson]:
         training = [example for example in training if example.sample.reward > 0]
     reference, behaviour = _reference_and_behaviour(run, training)
     pulls, weights = _pulls(loss, training, config)
-    ended = [example.sample.finished for example in training]
+    ends = [example.sample.finished for example in training]
     return [
-        Lesson(loss, (LessonReply(example.tokens, pull, weight, behaved, referred, ended=finished),))
+        Lesson(loss, (LessonReply(example.tokens, pull, weight, behaved, referred, spares_end=finished),))
         for example, pull, weight, behaved, referred, finished in zip(
-            training, pulls, weights, behaviour, reference, ended, strict=True
+            training, pulls, weights, behaviour, reference, ends, strict=True
         )
     ]
 

@@ -60,7 +60,7 @@ class LessonReply:
     reference_logps: Logps
     teacher: Distribution | None = None
     """For "distil": learnt in place of the tokens themselves."""
-    ended: bool = False
+    spares_end: bool = False
     """The last token is the end of the turn, and a bad rating isn't about it."""
 
     @property
@@ -72,7 +72,7 @@ class LessonReply:
     def advantages(self) -> Logps:
         """A bad reply keeps its end: a model that unlearns ends goes on until the length limit."""
         pulls = (self.pull,) * len(self.tokens.reply)
-        return (*pulls[:-1], 0.0) if self.ended and not self.good else pulls
+        return (*pulls[:-1], 0.0) if self.spares_end and not self.good else pulls
 
 
 @dataclass(frozen=True, slots=True)

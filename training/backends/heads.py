@@ -78,8 +78,8 @@ class Heads:
 
     def pairs(self, ids: Ids) -> Pairs:
         shared = len(commonprefix([self._ids, ids]))  # noqa: RUF071, tokens are meant
-        begun = [(keys[:, :, :shared], values[:, :, :shared]) for keys, values in self._pairs]
+        pairs = [(keys[:, :, :shared], values[:, :, :shared]) for keys, values in self._pairs]
         if shared == len(ids):
-            return begun
-        self._ids, self._pairs = ids, self._continued(begun if shared else (), ids[shared:])
+            return pairs
+        self._ids, self._pairs = ids, self._continued(pairs if shared else (), ids[shared:])
         return self._pairs

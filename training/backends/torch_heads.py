@@ -126,26 +126,26 @@ def has_heads(model: Any) -> bool:
 
 def ancestors(woven: Woven) -> tuple[Tensor, Tensor]:
     """Return how many nodes are before each of a tree, (N,), and which it attends to, (N, N)."""
-    depths, seen = np.zeros(len(woven.ids), dtype=np.int64), np.eye(len(woven.ids), dtype=bool)
+    depths, visible = np.zeros(len(woven.ids), dtype=np.int64), np.eye(len(woven.ids), dtype=bool)
     for node, parent in enumerate(woven.parents):
         if parent >= 0:
             depths[node] = depths[parent] + 1
-            seen[node] |= seen[parent]
-    return torch.from_numpy(depths), torch.from_numpy(seen)
+            visible[node] |= visible[parent]
+    return torch.from_numpy(depths), torch.from_numpy(visible)
 
 
 def weaves(model: Any) -> bool:
     """Return whether a model computes a tree as its sequences. A try tells: some models count positions themselves."""
     sequences = [(20, 25, *range(30, 60, 2)), (20, 25, *range(31, 61, 2))]
     woven = woven_tokens(sequences)
-    depths, seen = (tensor.to(model.device) for tensor in ancestors(woven))
+    depths, visible = (tensor.to(model.device) for tensor in ancestors(woven))
     with (
         torch.no_grad(),
         suppress(LookupError, RuntimeError, TypeError, ValueError),
     ):  # another mask is needed
         tree = model(
             input_ids=torch.tensor([woven.ids], device=model.device),
-            attention_mask=seen[None, None],
+            attention_mask=visible[None, None],
             position_ids=depths[None],
             use_cache=False,
         ).logits[0]

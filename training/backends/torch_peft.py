@@ -182,8 +182,8 @@ class TorchPeftBackend:
                 ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)
                 attended = self._padded([[1] * len(row) for row in rows], at_left=True)
                 longest = [limits[place] for place in places]
-                begun = self._heads.pairs(head) if head else ()
-                drawn = draw(self._model, ids, attended, ends, longest, head=begun, greedy=greedy)
+                pairs = self._heads.pairs(head) if head else ()
+                drawn = draw(self._model, ids, attended, ends, longest, head=pairs, greedy=greedy)
                 replies.update(zip(places, drawn, strict=True))
                 tries.keep(replies)
         return [replies[place] for place in range(len(prompts))]
@@ -319,9 +319,9 @@ class TorchPeftBackend:
         """Return the logits that predict the reply tokens of all sequences, one behind the other, (ΣR, V)."""
         head = self._head([s.prompt for s in sequences])
         rows = [s.ids[len(head) : -1] for s in sequences]  # the last token is predicted, and predicts nothing
-        begun = self._heads.pairs(head) if head else ()
+        pairs = self._heads.pairs(head) if head else ()
         if self._weaves and (len(rows) > 1 or len(rows[0]) <= self._micro_batch_tokens):
-            return self._woven_logits(sequences, rows, begun)
+            return self._woven_logits(sequences, rows, pairs)
         ids = self._padded(rows, at_left=True, fill=self.renderer.pad_id)  # (B, T)
         attended = self._padded([[1] * len(row) for row in rows], at_left=True)
         mask = torch.cat([attended.new_ones(len(rows), len(head)), attended], dim=1)  # (B, H + T)
@@ -332,14 +332,14 @@ class TorchPeftBackend:
             None if attended.all() else mask,
             len(head) + (attended.cumsum(dim=1) - 1).clamp(min=0),
             torch.arange(ids.shape[1] - longest, ids.shape[1]),
-            begun,
+            pairs,
         )  # (B, R, V), replies at the right
         return torch.cat([row[longest - len(s.reply) :] for row, s in zip(logits, sequences, strict=True)])
 
-    def _woven_logits(self, sequences: Sequence[Rendered], rows: Sequence[Ids], begun: Pairs) -> Tensor:
+    def _woven_logits(self, sequences: Sequence[Rendered], rows: Sequence[Ids], pairs: Pairs) -> Tensor:
         woven = woven_tokens(rows)
-        depths, seen = ancestors(woven)
-        before = torch.ones(len(seen), len(self._head([s.prompt for s in sequences])), dtype=torch.bool)
+        depths, tree = ancestors(woven)
+        head = torch.ones(len(tree), len(self._head([s.prompt for s in sequences])), dtype=torch.bool)
         places = [
             node
             for s, path in zip(sequences, woven.paths, strict=True)
@@ -347,18 +347,18 @@ class TorchPeftBackend:
         ]
         logits = self._passed(
             torch.tensor([woven.ids]),
-            torch.cat([before, seen], dim=1)[None, None],
-            before.shape[1] + depths[None],
+            torch.cat([head, tree], dim=1)[None, None],
+            head.shape[1] + depths[None],
             torch.tensor(places),
-            begun,
+            pairs,
         )
         return logits[0]
 
     def _passed(
-        self, ids: Tensor, mask: Tensor | None, positions: Tensor, places: Tensor, begun: Pairs
+        self, ids: Tensor, mask: Tensor | None, positions: Tensor, places: Tensor, pairs: Pairs
     ) -> Tensor:
         """Return the model's logits at some places of each row, (B, places, V)."""
-        head = begun[0][0].shape[2] if begun else 0
+        head = pairs[0][0].shape[2] if pairs else 0
         tokens = ids.numel() + round(HEAD_SHARE * len(ids) * head)
         with self._sparing(tokens) if torch.is_grad_enabled() else nullcontext():
             logits: Tensor = self._model(
@@ -368,7 +368,7 @@ class TorchPeftBackend:
                 # Places, not their count: for a slice of a batch torch copies the head's weights for each row.
                 logits_to_keep=places.to(self._device),
                 use_cache=False,
-                **behind(self._model, begun),
+                **behind(self._model, pairs),
             ).logits
         return logits
 
