@@ -94,8 +94,8 @@ def against_comments(run: Run, samples: Sequence[Sample], lessons: Sequence[Less
             with suppress(Unrenderable):
                 if answer := explained.get(_prompt(run, sample)):
                     criticised.append((sample, answer))
-    tried = random.Random(run.spec.seed).sample(criticised, min(PROMPTS, len(criticised)))
-    ranks = zip_longest(*(_against(run, sample, answer) for sample, answer in tried))
+    trials = random.Random(run.spec.seed).sample(criticised, min(PROMPTS, len(criticised)))
+    ranks = zip_longest(*(_against(run, sample, answer) for sample, answer in trials))
     prompts = [prompt for rank in ranks for prompt in rank if prompt]
     answers = run.backend.sample(prompts, "bare", [LONGEST] * len(prompts), run.spec.seed, greedy=True)
     replies = [Rendered(prompt, answer.ids) for prompt, answer in zip(prompts, answers, strict=True)]

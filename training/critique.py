@@ -4,10 +4,11 @@ For each comment, the policy at the start of the run is sampled with the comment
 say the same thing in many ways, and a small model understands some of them. The samples that the comments explain best
 are kept, by pointwise mutual information per token,
 
-    PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ],
+    PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ].
 
-and learnt as replies to the prompt *without* the comments. The criticised reply is unlearnt with the same weight. On
-the small model that keeps replies on topic; imitation alone drifts (docs/bench/learning.md).
+Along them the policy with the comments in its prompt is the teacher, token by token, of the policy *without* them. So
+what the comments change teaches, and all else stays. The criticised reply is unlearnt with the same weight. On the
+small model that keeps replies on topic; distillation alone drifts (docs/decisions.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
 contrast are ours. It needs neither a good rating nor a second model.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import fmean
 from typing import Any
@@ -73,8 +74,10 @@ class Revision:
     """A reply that was drawn with comments in the prompt."""
 
     to: CriticisedReply
+    teacher_tokens: Rendered
+    """With the comments."""
     tokens: Rendered
-    """Without the comments."""
+    """Without them."""
     plain: Logps
     gain: float
     """PMI of answer and comments (nats per token)."""
@@ -90,9 +93,17 @@ def lessons_from_comments(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
     revisions = _best(run, criticised, start)
     if not revisions:
         raise NotTrainable(NO_ANSWER)
-    replies = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in revisions]
-    lessons = _lessons(replies, 1.0, start, run.backend)
-    return lessons + _lessons(_unlearnt(revisions, start, run.backend), -1.0, start, run.backend)
+    answers = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in revisions]
+    replies = _lesson_replies(answers, 1.0, start, run.backend)
+    teachers = run.backend.distributions([answer.teacher_tokens for answer in revisions], start)
+    bad_replies = _lesson_replies(_unlearnt(revisions, start, run.backend), -1.0, start, run.backend)
+    return [
+        *(
+            Lesson("distil", (replace(reply, teacher=teacher),))
+            for reply, teacher in zip(replies, teachers, strict=True)
+        ),
+        *(Lesson("mis_po", (reply,)) for reply in bad_replies),
+    ]
 
 
 def _criticised(run: Run, samples: Sequence[Sample]) -> Iterator[CriticisedReply]:
@@ -150,10 +161,8 @@ def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> lis
     scores = run.backend.logps([tokens for _, sides in usable for tokens in sides] + behind, start)
     split = 2 * len(usable)
     answers = [
-        Revision(critique, plain, logps, fmean(told) - fmean(logps))
-        for (critique, (_, plain)), told, logps in zip(
-            usable, scores[:split:2], scores[1:split:2], strict=True
-        )
+        Revision(critique, *sides, plain, fmean(told) - fmean(plain))
+        for (critique, sides), told, plain in zip(usable, scores[:split:2], scores[1:split:2], strict=True)
     ]
     comments = _followed(judged, [fmean(logps) for logps in scores[split:]])
     followed = [answer for answer in answers if answer.to.sample.comment in comments and answer.gain > 0]
@@ -233,7 +242,7 @@ def _with_and_without(
             rendered(sample.with_reply(reply.reply, messages=messages), run.backend.renderer, limit)
             for messages in (told, sample.messages)
         )
-        return informed, plain
+        return (informed, plain) if informed.reply == plain.reply else None
     return None
 
 
@@ -259,16 +268,16 @@ def _unlearnt(
     ]
 
 
-def _lessons(
+def _lesson_replies(
     replies: Sequence[tuple[Rendered, float, Logps]], pull: float, start: Policy, backend: TrainerBackend
-) -> list[Lesson]:
-    """Make replies, with their weights and how they score at the start, likelier or less so.
+) -> list[LessonReply]:
+    """Return replies, with their weights and how they score at the start, to be made likelier or less so.
 
     No version drew these samples without the comments, so the start of the run counts as their behaviour policy.
     """
     tokens = [sequence for sequence, _, _ in replies]
     reference = [logps for _, _, logps in replies] if start == "bare" else backend.logps(tokens, "bare")
     return [
-        Lesson("mis_po", (LessonReply(sequence, pull, weight, behaved, referred),))
+        LessonReply(sequence, pull, weight, behaved, referred)
         for (sequence, weight, behaved), referred in zip(replies, reference, strict=True)
     ]

@@ -40,7 +40,7 @@ ONLINE = tuple(range(16, 65, 16))
 
 QUICK = (
     Cell("auto", ("brief",), 0, (RATINGS,), held_out=30, widely=False),
-    Cell("auto_words", ("brief-cold",), 0, (COMMENTS,), held_out=30),
+    Cell("auto_words", ("brief-cold",), 0, (COMMENTS,), held_out=60),
 )
 
 

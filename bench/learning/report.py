@@ -24,14 +24,14 @@ from bench.learning.figures import (
 from bench.learning.plots import curves, overview
 from bench.learning.rates import Rate
 
-QUICK_LIMITS = {"brief": 0.55, "brief-cold": 0.35}
-"""Least joint share after the last count: well below what runs reached (.75 to .93, .47 to .80; standard error .09)."""
+QUICK_LIMITS = {"brief": 0.55, "brief-cold": 0.3}
+"""Least joint share after the last count: two standard errors below what runs reached (.75 to 1, .43 to .58)."""
 SHOWN = ("arm", "ratings", "satisfied", "joint", "topic", "facts", "at length", "KL", "gate")
 """What a terminal has room for; the file has all."""
 QUICK_EMPTY = 0.1
 """Most near-empty answers there."""
 QUICK_AT_LENGTH = 0.3
-"""Least share of answers at length when asked for one, of 48: half of what a run reached (.65)."""
+"""Least share of answers at length when asked for one, of 48: half of what runs reached (.56, .65)."""
 OVERVIEW = "overview.png"
 RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "joint"]
 
