@@ -52,6 +52,23 @@ def taught(backend: TorchPeftBackend) -> list[Rendered]:
     return [reply.tokens for lesson in lessons for reply in lesson.replies if reply.good]
 
 
+def test_the_model_with_the_comment_is_the_teacher_of_the_model_without_it(backend: TorchPeftBackend) -> None:
+    criticism = criticised(1)
+    lessons = lessons_from_comments(run_of(backend, objective="critique"), [criticism])
+    answers = [lesson for lesson in lessons if lesson.good]
+    assert answers
+    assert {lesson.loss for lesson in answers} == {"distil"}
+    assert {lesson.loss for lesson in lessons if not lesson.good} == {"mis_po"}
+    told = backend.renderer.opening(with_comments(criticism.messages, [criticism.comment or ""]))
+    replies = [lesson.replies[0] for lesson in answers]
+    behind = backend.distributions([Rendered(tuple(told), reply.tokens.reply) for reply in replies], "bare")
+    for reply, expected in zip(replies, behind, strict=True):
+        assert reply.teacher
+        # Other sequences share the batch, in 16 bits.
+        likeliest = [row[0] for row in reply.teacher.probabilities]
+        assert likeliest == pytest.approx([row[0] for row in expected.probabilities], abs=0.05)
+
+
 def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_is() -> None:
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be kind."},
