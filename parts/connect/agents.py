@@ -382,8 +382,8 @@ AGENTS: dict[str, Agent] = {
             choice="two buttons, 👍 and 👎, in channels that have buttons",
         ),
         Agent("qwen-code", "Qwen Code", "qwen", qwen_code, qwen_overrides),
-        Agent("cline", "Cline", "cline", cline),
-        Agent("continue", "Continue", "cn", continue_dev),
+        Agent(*("cline", "Cline", "cline", cline), sends_tokens=6_000),
+        Agent(*("continue", "Continue", "cn", continue_dev), sends_tokens=2_000),
         Agent(
             *("llm", "llm", "llm", llm),
             rating="llm -m burnish -c '/rl good'",
