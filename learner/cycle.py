@@ -32,8 +32,9 @@ from burnish.learner.stopped import erase, quoted
 from burnish.learner.teaching import ENGINE_WAIT_S, answer_again
 from burnish.learner.trainer import run_step
 from burnish.proxy.log import Rating
-from burnish.proxy.records import RatedCompletion, Tokens
+from burnish.proxy.records import Completion, RatedCompletion, Tokens
 from burnish.system.threads import in_one_thread
+from burnish.training.comments import conditional
 from burnish.training.errors import JobError, NotTrainable, TrainingError
 from burnish.training.job import JobDirectory, JobSpec, TrainResult
 from burnish.training.phases import Phases, read
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 # For looking into recent failures. Each holds an adapter: some 20 MB with the small model.
 KEPT_JOBS = 10
+MOST_OTHERS = 32
+"""Unrated prompts of a run with a comment that has a condition."""
 HELD_OUT_READ = 4 * sampling.MAX_PROMPTS
 """Held-out answers among which the gate looks for different prompts."""
 
@@ -178,6 +181,12 @@ class Cycle:
         ratings = [choice.rating for choice in plan.choices]
         tokens = await self.log.tokens([rating.completion_id for rating in ratings])
         await self.log.rated(ratings, partial(self._write, job, plan, tokens))
+        if plan.spec.objective == "critique" and any(conditional(choice.comment) for choice in plan.training):
+            others = [
+                export.other_prompt(completion, self.planner.engine)
+                for completion in (await self._unlearnt(plan))[1::2]  # the gate asks the rest
+            ]
+            await asyncio.to_thread(job.write_others, others[:MOST_OTHERS])
         return plan
 
     async def run(self, plan: RunPlan, report: Report) -> Conclusion:
@@ -352,14 +361,26 @@ class Cycle:
             ),
         )
 
+    async def _learnt(self, recent: Sequence[Completion], plan: RunPlan) -> set[str]:
+        """Return which of the latest completions have a context from which a version may have learnt."""
+        names = [completion.id for completion in recent]
+        return set(await self.log.in_contexts_of(names, plan.usable_ratings.completion_ids))
+
+    async def _unlearnt(self, plan: RunPlan) -> list[Completion]:
+        """Return the latest completions that teach nothing."""
+        recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.planner.rules.scrub)
+        learnt_ids = await self._learnt(recent, plan)
+        return [
+            completion for completion in recent if completion.messages and completion.id not in learnt_ids
+        ]
+
     async def _judge(
         self, job: JobDirectory, plan: RunPlan, version: AdapterVersion, phases: Phases
     ) -> Verdict:
         recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.planner.rules.scrub)
         held_out = await self.log.rated(plan.held_out[:HELD_OUT_READ], list)
-        learnt_ids = await self.log.in_contexts_of(
-            [completion.id for completion in recent], plan.usable_ratings.completion_ids
-        )
+        learnt_ids = await self._learnt(recent, plan)
+        learnt_ids |= {other.completion_id for other in await asyncio.to_thread(job.others)}
         engine = self.planner.engine
         prompts = sampling.prompts(
             [as_asked(answer.completion, engine) for answer in held_out],

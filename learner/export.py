@@ -16,7 +16,7 @@ from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import in_words
 from burnish.proxy.records import Answerer, Completion, RatedCompletion, Tokens
 from burnish.proxy.surfaces.ends import finished
-from burnish.training.job import Objective, PromptRead, Sample
+from burnish.training.job import Objective, OtherPrompt, PromptRead, Sample
 from burnish.training.presets import teaches
 
 # A quarter is held out for the gate …
@@ -166,6 +166,17 @@ def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset
             for kind in kinds:
                 counts[kind] += 1
     return frozenset(conversations)
+
+
+def other_prompt(completion: Completion, engine: Kind) -> OtherPrompt:
+    """Return the prompt of an answer that nobody rated."""
+    asked = as_asked(completion, engine)
+    return OtherPrompt(
+        completion_id=completion.id,
+        messages=asked.messages,
+        tools=tuple(asked.params.get("tools") or ()),
+        template=asked.params[TEMPLATE],
+    )
 
 
 def prompt_read(completion: Completion, policies: Policies, tokens: Tokens | None) -> PromptRead | None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from dataclasses import replace
+from itertools import cycle, islice, zip_longest
 
 from burnish.training.backends.base import Lesson, LessonReply, TrainerBackend
+from burnish.training.conditions import unmet
 from burnish.training.dataset import Run, rendered
 from burnish.training.job import Sample
-from burnish.training.rendering import Rendered, Renderer, Unrenderable, flattened
+from burnish.training.rendering import Rendered, Renderer, Unrenderable, check_length, flattened
 
 REQUESTS = (
     "Write a long article: {}",
@@ -79,7 +81,9 @@ FACTS = [line.split("|") for line in _FACTS.strip().split("\n")]
 
 
 def against_comments(run: Run, samples: Sequence[Sample], lessons: Sequence[Lesson]) -> list[Lesson]:
-    """Return the base model's answers to prompts that request the opposite of the comment: there it stays the base.
+    """Return the base model's answers to prompts that the comments aren't about: there it stays the base.
+
+    These are prompts that request the opposite of the comment, and others that don't meet its condition.
 
     ``lessons``: what the comments teach. A request is against a comment if it makes the answer that the comment
     explains less likely than the plain prompt does. So a request that the model takes for the comment holds nothing
@@ -96,10 +100,24 @@ def against_comments(run: Run, samples: Sequence[Sample], lessons: Sequence[Less
                     criticised.append((sample, answer))
     trials = random.Random(run.spec.seed).sample(criticised, min(PROMPTS, len(criticised)))
     ranks = zip_longest(*(_against(run, sample, answer) for sample, answer in trials))
-    prompts = [prompt for rank in ranks for prompt in rank if prompt]
+    requests = [prompt for rank in ranks for prompt in rank if prompt]
+    prompts = [*requests, *_others(run, [sample for sample, _ in criticised])]
     answers = run.backend.sample(prompts, "bare", [LONGEST] * len(prompts), run.spec.seed, greedy=True)
     replies = [Rendered(prompt, answer.ids) for prompt, answer in zip(prompts, answers, strict=True)]
-    return _held(run.backend, replies, WEIGHT)
+    held = _held(run.backend, replies, WEIGHT)
+    return _in_turn(held[len(requests) :], held[: len(requests)])
+
+
+def _in_turn(others: Sequence[Lesson], requests: Sequence[Lesson]) -> list[Lesson]:
+    """Return anchors so that each request follows two other prompts in one lesson; what is fewer comes again."""
+    pairs = [
+        replace(a, replies=a.replies + b.replies) for a, b in zip(others[::2], others[1::2], strict=False)
+    ]
+    if not (pairs and requests):
+        return pairs or list(requests)
+    count = max(len(pairs), len(requests))
+    turns = zip(islice(cycle(pairs), count), islice(cycle(requests), count), strict=True)
+    return [anchor for turn in turns for anchor in turn]
 
 
 def _against(run: Run, sample: Sample, answer: LessonReply) -> list[tuple[int, ...]]:
@@ -112,6 +130,17 @@ def _against(run: Run, sample: Sample, answer: LessonReply) -> list[tuple[int, .
     plain = sum(answer.reference_logps)
     falls = [(plain - sum(score), prompt) for score, prompt in zip(scores, prompts, strict=True)]
     return [prompt for fall, prompt in sorted(falls, reverse=True)[:STRONGEST] if fall > LEAST]
+
+
+def _others(run: Run, criticised: Sequence[Sample]) -> list[tuple[int, ...]]:
+    """Return unrated prompts that don't meet the conditions of the comments, those with similar beginnings together."""
+    prompts, limit = list[tuple[int, ...]](), run.spec.hyperparameters.max_tokens
+    for other in unmet(run, criticised, run.job.others())[:PROMPTS]:
+        with suppress(Unrenderable):
+            prompt = run.backend.renderer.opening(other.messages, other.template, other.tools)
+            check_length(len(prompt), limit)
+            prompts.append(tuple(prompt))
+    return sorted(prompts)
 
 
 def _prompt(run: Run, sample: Sample) -> tuple[int, ...]:

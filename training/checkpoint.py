@@ -42,6 +42,7 @@ class _Lessons(BaseModel):
     lessons: tuple[Lesson, ...]
     left_out: dict[str, int]
     unlearnt: dict[str, str]
+    notes: tuple[str, ...]
     stage: int
     earlier: tuple[int, int]
     """Good and bad replies of the stages before."""
@@ -87,6 +88,7 @@ class Checkpoint:
         if record is None or record.stage != stage:
             return None
         left_out.counts, left_out.answers = Counter(record.left_out), record.unlearnt
+        left_out.notes = list(record.notes)
         return list(record.lessons)
 
     def keep(
@@ -104,6 +106,7 @@ class Checkpoint:
             lessons=tuple(lessons),
             left_out=dict(left_out.counts),
             unlearnt=left_out.answers,
+            notes=tuple(left_out.notes),
             stage=stage,
             earlier=earlier,
         )

@@ -7,6 +7,7 @@ Knows no framework.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,11 @@ LEAST_TOKENS, MOST_TOKENS = 96, 512
 """Of a sampled reply: about sixty are drawn, and longer ones take too long."""
 # A try may be a little longer than the reply that it is to be better than. Most that aren't done by then never end.
 LONGER = 1.25
+_CONDITION = re.compile(
+    r"\b(when|whenever|if|in case|wenn|falls|quand|lorsque|cuando|quando|jeśli|когда|если)\b"
+    r"|如果|とき|場合",
+    re.IGNORECASE,
+)
 BY_TRAINER = "the engine didn't answer again for {} of {} comments, so the trainer did, which takes it longer"
 
 
@@ -47,6 +53,11 @@ def with_comments(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]
     last = max(place for place, message in enumerate(context) if message.get("role") == "user")
     context[last]["content"] = f"{text_of(context[last])}\n\n({'; '.join(comments)})"
     return context
+
+
+def conditional(comment: str | None) -> bool:
+    """Return whether a comment seems to be about some prompts only; ``training.conditions`` finds the others."""
+    return bool(comment and _CONDITION.search(comment))
 
 
 def pooled(samples: Sequence[Sample], seed: int) -> dict[str, tuple[str, ...]]:

@@ -27,6 +27,8 @@ class LeftOut:
     """Number of ratings, comments and pairs by reason."""
     answers: dict[str, str] = field(default_factory=dict)
     """Names of the answers from which nothing is learnt, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What else a user should know of them, in words."""
 
     def add(self, why: str, answer: str | None) -> None:
         """``answer``: its name, if nothing else about it may be learnt."""

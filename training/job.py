@@ -211,6 +211,16 @@ class Sample(FrozenRecord):
         )
 
 
+class OtherPrompt(FrozenRecord):
+    """A prompt of the log that nobody rated. A line of ``others.jsonl``."""
+
+    completion_id: str
+    messages: tuple[dict[str, Any], ...]
+    """As of a Sample, and so are the next ones."""
+    tools: tuple[dict[str, Any], ...] = ()
+    template: dict[str, Any] = Field(default_factory=dict)
+
+
 class PolicyReply(FrozenRecord):
     """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""
 
@@ -338,6 +348,7 @@ class JobDirectory:
         self.metrics = path / "metrics.jsonl"
         self.rollouts = path / "rollouts.jsonl"
         self.teacher = path / "teacher.jsonl"
+        self._others = path / "others.jsonl"
         self.phases = path / "phases.jsonl"
         """See ``training.phases``."""
         self.prompts = path / "prompts.json"
@@ -366,6 +377,11 @@ class JobDirectory:
             write_lines(self.path / "episodes.jsonl", episodes)
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
+    def write_others(self, prompts: Iterable[OtherPrompt]) -> None:
+        """Keep prompts that aren't rated, unless the job has some: a run that goes on may have learnt from those."""
+        if not self._others.exists():
+            write_lines(self._others, prompts)
+
     def write_replies(self, replies: list[PolicyReply]) -> None:
         write_lines(self.rollouts, replies)
 
@@ -378,6 +394,9 @@ class JobDirectory:
     def episodes(self) -> list[Episode]:
         path = self.path / "episodes.jsonl"
         return read_lines(path, Episode) if path.exists() else []
+
+    def others(self) -> list[OtherPrompt]:
+        return read_lines(self._others, OtherPrompt) if self._others.exists() else []
 
     def teacher_replies(self) -> list[TeacherReply]:
         return read_lines(self.teacher, TeacherReply) if self.teacher.exists() else []

@@ -92,7 +92,7 @@ def train(job: JobDirectory) -> TrainResult:
         unlearnt=left_out.answers,
         steps=len(steps),
         rewards=stages.rewards,
-        notes=tuple(_notes(job, spec, training_samples)),
+        notes=(*_notes(job, spec, training_samples), *left_out.notes),
         episodes=len(episodes),
         reward=mean_reward(episodes),
         stopped_early=stopped,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from burnish.gate.questions import QUESTIONS
 from burnish.learner.plan import RunOptions
 from burnish.learner.sampling import is_ours
 from burnish.learner.trainer import latest_step
+from burnish.proxy.log import Log
 from burnish.proxy.log.runs import Run
+from burnish.training.job import JobDirectory, OtherPrompt
 from tests.learner.conftest import Open, World
 from tests.learner.taught import RATED, conversation, every_second, rate_answers
 from tests.proxy.log.exchanges import all_rated, capture, until, user
@@ -192,6 +195,21 @@ async def test_a_version_that_cannot_be_proved_waits_with_the_reason(
     assert "can't be shown to apply" in run.reason
     assert run.reason.endswith("Then: `burnish adapters judge 1`")
     assert world.learner.status()["failures"] == 0
+
+
+async def test_the_gate_does_not_ask_what_the_run_held(
+    open_world: Open, tiny_model: Path, unjudged: Path
+) -> None:
+    with closing(Log.open(unjudged / "burnish.db")) as log:
+        held, free = (capture(log, [user(f"Question {number}?")]) for number in range(2))
+        await log.counts()
+    (folder,) = (unjudged / "jobs").glob("run_*")
+    JobDirectory(folder).write_others([OtherPrompt(completion_id=held, messages=(user("Question 0?"),))])
+    world = await open_world(model=tiny_model, copy=unjudged)
+    await world.run_when(lambda run: run.status != "interrupted" and run.ended_at is not None, 200)
+    asked = {reply.prompt_id for reply in world.learner.job(folder.name).replies()}
+    assert free in asked
+    assert held not in asked
 
 
 def further(probe: Probe) -> Probe:

@@ -81,7 +81,7 @@ class Lesson:
 
     loss: LossName
     replies: tuple[LessonReply, ...]
-    """One; for "dpo" two to the same context, the preferred one first."""
+    """One; for "dpo" two to the same context, the preferred one first; some anchors hold two."""
     rehearsed: bool = False
     """An unrated answer of the base model that the run preserves. No metric counts it."""
     reward: float | None = None
