@@ -40,7 +40,7 @@ LEARNING = {
     # Nobody is served while it trains: the trainer may have all cores.
     "BURNISH_TRAIN__THREADS": str(cores()),
 }
-RECORD = "run.json"
+RECORD, TEACHING = "run.json", "teaching.jsonl"
 SERVING = {"BURNISH_TRAIN__ENABLED": "false"}
 
 UNTRAINED = ("base", "sentence", "notes", "instructions")
@@ -106,11 +106,14 @@ class Cell:
 
     def run(self) -> None:
         """Do what is missing of the cell. Raises NothingLearnt, DidNotStart, CellMissing."""
+        untrained = UNTRAINED[:-1] if self.sequence[1:] else UNTRAINED
+        if self.record and all(map(self._has_sat, (*untrained, *TRAINED))):
+            return  # perhaps on another machine, so the data directory isn't needed
         self._start()
         for column in UNTRAINED[:-1]:
             self._sit(column, self.folder / "empty")
         self._teach()
-        if not self.sequence[1:]:  # later, comments on other conventions would be among the instructions
+        if "instructions" in untrained:  # later, comments on other conventions would be among them
             self._sit("instructions", self.folder / "commented")
         self._train()
         for column in TRAINED:
@@ -139,6 +142,10 @@ class Cell:
 
     def _start(self) -> None:
         """Make the data directories: an empty one, and that of the cell before."""
+        if not self.log.exists() and (self.folder / TEACHING).exists():
+            raise CellMissing(
+                f"{self.log} is gone, and what the comments taught with it: delete {self.folder} to begin again"
+            )
         (self.folder / "empty").mkdir(parents=True, exist_ok=True)
         if self.log.exists():
             return
@@ -163,7 +170,7 @@ class Cell:
         commented = self.folder / "commented"
         if commented.exists():
             return
-        answers, questions = AnswerFile(self.folder / "teaching.jsonl"), self.convention.teaching
+        answers, questions = AnswerFile(self.folder / TEACHING), self.convention.teaching
         with self._burnish(self.log, SERVING) as url, Assistant(url, MAX_TOKENS, whole=True) as assistant:
             count, comments = 0, self.convention.comments
             for place, question in enumerate(questions * ANSWERS_TO_A_QUESTION):
@@ -193,12 +200,14 @@ class Cell:
         partial.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
         partial.replace(self.folder / RECORD)
 
+    def _has_sat(self, column: str) -> bool:
+        return all(map(self.column(column).get, self.requests(column)))
+
     def _sit(self, column: str, log: Path) -> None:
         """Ask a column's exam on a copy of a data directory, so that the exam leaves no trace in it."""
-        file = self.column(column)
-        exam = list(self.requests(column))
-        if all(map(file.get, exam)):
+        if self._has_sat(column):
             return
+        file, exam = self.column(column), list(self.requests(column))
         settings = SERVING | ({"BURNISH_INSTRUCTIONS": "true"} if column == "instructions" else {})
         with self._burnish(_copied(log, self.folder / "exam"), settings) as url:
             for requests, at_once, whole in ((exam[: len(TIMED)], 1, True), (exam, self.at_once, False)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -254,3 +255,9 @@ async def test_a_cell_goes_through_burnish_and_goes_on_where_it_stopped(tmp_path
     shares = {row[0]: row[1] for row in cell_tables.scope_rows(cell)}
     with_sentence = ("sentence", "notes", "instructions", "burnish and sentence")
     assert shares == {"base": "0.00", "burnish": "0.00"} | dict.fromkeys(with_sentence, "1.00")
+    shutil.rmtree(cell.log)
+    replace(cell).run()  # its answers are enough
+    cell.column("burnish").path.unlink()
+    with pytest.raises(CellMissing, match="to begin again"):
+        replace(cell).run()
+    assert not cell.log.exists()
