@@ -142,9 +142,6 @@ ROOMS: Mapping[str, Room] = {
             "tests/clients/**/*",
             "docs/agents.md",  # its snippets are run
             "learner/asked.py",
-            "learner/teaching.py",
-            "training/comments.py",
-            "training/critique.py",
             "training/rendering.py",
             "training/thoughts.py",
             "parts/connect/command.py",

@@ -176,8 +176,8 @@ def said(completion: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
 
 
-def until(found: Callable[[], Found], limit_s: float = LIMIT_S) -> Found:
-    deadline = time.monotonic() + within(limit_s)
+def until(found: Callable[[], Found]) -> Found:
+    deadline = time.monotonic() + within(LIMIT_S)
     while not (value := found()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.2)
