@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 # For looking into recent failures. Each holds an adapter: some 20 MB with the small model.
 KEPT_JOBS = 10
-MOST_OTHERS = 32
+MOST_UNRATED = 32
 """Unrated prompts of a run with a comment that has a condition."""
 HELD_OUT_READ = 4 * sampling.MAX_PROMPTS
 """Held-out answers among which the gate looks for different prompts."""
@@ -182,11 +182,11 @@ class Cycle:
         tokens = await self.log.tokens([rating.completion_id for rating in ratings])
         await self.log.rated(ratings, partial(self._write, job, plan, tokens))
         if plan.spec.objective == "critique" and any(conditional(choice.comment) for choice in plan.training):
-            others = [
-                export.other_prompt(completion, self.planner.engine)
+            prompts = [
+                export.unrated_prompt(completion, self.planner.engine)
                 for completion in (await self._unlearnt(plan))[1::2]  # the gate asks the rest
             ]
-            await asyncio.to_thread(job.write_others, others[:MOST_OTHERS])
+            await asyncio.to_thread(job.write_unrated, prompts[:MOST_UNRATED])
         return plan
 
     async def run(self, plan: RunPlan, report: Report) -> Conclusion:
@@ -380,7 +380,7 @@ class Cycle:
         recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.planner.rules.scrub)
         held_out = await self.log.rated(plan.held_out[:HELD_OUT_READ], list)
         learnt_ids = await self._learnt(recent, plan)
-        learnt_ids |= {other.completion_id for other in await asyncio.to_thread(job.others)}
+        learnt_ids |= {prompt.completion_id for prompt in await asyncio.to_thread(job.unrated)}
         engine = self.planner.engine
         prompts = sampling.prompts(
             [as_asked(answer.completion, engine) for answer in held_out],

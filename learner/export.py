@@ -16,7 +16,7 @@ from burnish.proxy.log import Rating
 from burnish.proxy.log.faults import in_words
 from burnish.proxy.records import Answerer, Completion, RatedCompletion, Tokens
 from burnish.proxy.surfaces.ends import finished
-from burnish.training.job import Objective, OtherPrompt, PromptRead, Sample
+from burnish.training.job import Objective, PromptRead, Sample, UnratedPrompt
 from burnish.training.presets import teaches
 
 # A quarter is held out for the gate …
@@ -168,14 +168,13 @@ def hold_out(ratings: Sequence[Rating], *, learnable: bool = False) -> frozenset
     return frozenset(conversations)
 
 
-def other_prompt(completion: Completion, engine: Kind) -> OtherPrompt:
-    """Return the prompt of an answer that nobody rated."""
-    asked = as_asked(completion, engine)
-    return OtherPrompt(
+def unrated_prompt(completion: Completion, engine: Kind) -> UnratedPrompt:
+    completion = as_asked(completion, engine)
+    return UnratedPrompt(
         completion_id=completion.id,
-        messages=asked.messages,
-        tools=tuple(asked.params.get("tools") or ()),
-        template=asked.params[TEMPLATE],
+        messages=completion.messages,
+        tools=tuple(completion.params.get("tools") or ()),
+        template=completion.params[TEMPLATE],
     )
 
 

@@ -84,7 +84,7 @@ def quoted(job: JobDirectory) -> tuple[set[str], set[str]]:
     lesson_ids, prompt_ids = set[str](), set[str]()
     with suppress(JobError):
         lesson_ids |= {answer_named(sample.completion_id)[0] for sample in job.samples()}
-        lesson_ids |= {other.completion_id for other in job.others()}
+        lesson_ids |= {prompt.completion_id for prompt in job.unrated()}
         lesson_ids |= {step.completion_id for episode in job.episodes() for step in episode.steps}
     with suppress(JobError):  # none before the gate
         prompt_ids |= {reply.prompt_id for reply in job.replies() if not sampling.is_ours(reply.prompt_id)}

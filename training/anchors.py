@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle, islice, zip_longest
 
-from burnish.training.backends.base import Lesson, LessonReply, TrainerBackend
+from burnish.training.backends.base import Lesson, LessonReply, Policy, TrainerBackend
 from burnish.training.conditions import unmet
 from burnish.training.dataset import Run, rendered
 from burnish.training.job import Sample
@@ -81,9 +81,10 @@ FACTS = [line.split("|") for line in _FACTS.strip().split("\n")]
 
 
 def against_comments(run: Run, samples: Sequence[Sample], lessons: Sequence[Lesson]) -> list[Lesson]:
-    """Return the base model's answers to prompts that the comments aren't about: there it stays the base.
+    """Return answers to prompts that the comments aren't about: there the model stays as it is.
 
-    These are prompts that request the opposite of the comment, and others that don't meet its condition.
+    They are the base model's answers to prompts that request the opposite of the comment, and the answers of the run's
+    start to unrated prompts that don't meet its condition.
 
     ``lessons``: what the comments teach. A request is against a comment if it makes the answer that the comment
     explains less likely than the plain prompt does. So a request that the model takes for the comment holds nothing
@@ -101,17 +102,27 @@ def against_comments(run: Run, samples: Sequence[Sample], lessons: Sequence[Less
     trials = random.Random(run.spec.seed).sample(criticised, min(PROMPTS, len(criticised)))
     ranks = zip_longest(*(_against(run, sample, answer) for sample, answer in trials))
     requests = [prompt for rank in ranks for prompt in rank if prompt]
-    prompts = [*requests, *_others(run, [sample for sample, _ in criticised])]
-    answers = run.backend.sample(prompts, "bare", [LONGEST] * len(prompts), run.spec.seed, greedy=True)
+    unrated = _unrated(run, [sample for sample, _ in criticised])
+    # What an earlier version has learnt stays where no comment applies.
+    start: Policy = "trained" if run.spec.parent_adapter else "bare"
+    return _in_turn(_answered(run, unrated, start), _answered(run, requests, "bare"))
+
+
+def _answered(run: Run, prompts: Sequence[tuple[int, ...]], policy: Policy) -> list[Lesson]:
+    """Return a policy's own answers as anchors."""
+    answers = run.backend.sample(prompts, policy, [LONGEST] * len(prompts), run.spec.seed, greedy=True)
     replies = [Rendered(prompt, answer.ids) for prompt, answer in zip(prompts, answers, strict=True)]
-    held = _held(run.backend, replies, WEIGHT)
-    return _in_turn(held[len(requests) :], held[: len(requests)])
+    return _held(run.backend, replies, WEIGHT, policy)
 
 
-def _in_turn(others: Sequence[Lesson], requests: Sequence[Lesson]) -> list[Lesson]:
-    """Return anchors so that each request follows two other prompts in one lesson; what is fewer comes again."""
+def _in_turn(unrated: Sequence[Lesson], requests: Sequence[Lesson]) -> list[Lesson]:
+    """Return anchors so that each request follows two unrated prompts in one lesson; what is fewer comes again."""
     pairs = [
-        replace(a, replies=a.replies + b.replies) for a, b in zip(others[::2], others[1::2], strict=False)
+        replace(
+            unrated[place],
+            replies=tuple(reply for each in unrated[place : place + 2] for reply in each.replies),
+        )
+        for place in range(0, len(unrated), 2)
     ]
     if not (pairs and requests):
         return pairs or list(requests)
@@ -132,15 +143,15 @@ def _against(run: Run, sample: Sample, answer: LessonReply) -> list[tuple[int, .
     return [prompt for fall, prompt in sorted(falls, reverse=True)[:STRONGEST] if fall > LEAST]
 
 
-def _others(run: Run, criticised: Sequence[Sample]) -> list[tuple[int, ...]]:
+def _unrated(run: Run, criticised: Sequence[Sample]) -> list[tuple[int, ...]]:
     """Return unrated prompts that don't meet the conditions of the comments, those with similar beginnings together."""
-    prompts, limit = list[tuple[int, ...]](), run.spec.hyperparameters.max_tokens
-    for other in unmet(run, criticised, run.job.others())[:PROMPTS]:
+    tokens, limit = list[tuple[int, ...]](), run.spec.hyperparameters.max_tokens
+    for prompt in unmet(run, criticised, run.job.unrated())[:PROMPTS]:
         with suppress(Unrenderable):
-            prompt = run.backend.renderer.opening(other.messages, other.template, other.tools)
-            check_length(len(prompt), limit)
-            prompts.append(tuple(prompt))
-    return sorted(prompts)
+            ids = run.backend.renderer.opening(prompt.messages, prompt.template, prompt.tools)
+            check_length(len(ids), limit)
+            tokens.append(tuple(ids))
+    return sorted(tokens)
 
 
 def _prompt(run: Run, sample: Sample) -> tuple[int, ...]:
@@ -172,9 +183,13 @@ def _answers(renderer: Renderer, max_tokens: int) -> Iterator[Rendered]:
             yield renderer.conversation(messages, (), reply, True, max_tokens)
 
 
-def _held(backend: TrainerBackend, replies: Sequence[Rendered], weight: float = 1.0) -> list[Lesson]:
-    logps, teachers = backend.logps(replies, "bare"), backend.distributions(replies, "bare")
+def _held(
+    backend: TrainerBackend, replies: Sequence[Rendered], weight: float = 1.0, policy: Policy = "bare"
+) -> list[Lesson]:
+    """Return replies along which a policy stays as it is."""
+    logps, teachers = backend.logps(replies, policy), backend.distributions(replies, policy)
+    reference = logps if policy == "bare" else backend.logps(replies, "bare")
     return [
-        Lesson("distil", (LessonReply(tokens, 1.0, weight, own, own, teacher),), rehearsed=True)
-        for tokens, own, teacher in zip(replies, logps, teachers, strict=True)
+        Lesson("distil", (LessonReply(tokens, 1.0, weight, own, referred, teacher),), rehearsed=True)
+        for tokens, own, referred, teacher in zip(replies, logps, reference, teachers, strict=True)
     ]

@@ -42,7 +42,7 @@ class _Lessons(BaseModel):
     lessons: tuple[Lesson, ...]
     left_out: dict[str, int]
     unlearnt: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     stage: int
     earlier: tuple[int, int]
     """Good and bad replies of the stages before."""

@@ -18,7 +18,7 @@ from statistics import fmean
 from burnish.gate.replies import last_question
 from burnish.training.comments import conditional
 from burnish.training.dataset import Run
-from burnish.training.job import OtherPrompt, Sample
+from burnish.training.job import Sample, UnratedPrompt
 from burnish.training.rendering import Rendered
 
 MEMORY = 'The user said: "{}" For example, the user asked: '
@@ -31,35 +31,42 @@ LEAST_GAP = 2.0
 """Nats by which criticised questions fit better than others. Below it the model doesn't see a condition."""
 LONGEST_QUESTION = 64
 """Tokens of a question that are read."""
-NOT_SEEN = (
-    "the condition of \"{}\" isn't clear to the model: it doesn't tell the criticised questions from your others, "
-    "so the comment counts for all prompts"
-)
+FOR_ALL = "the comments count for all prompts, whatever condition they have: {}"
+"""A note must not quote: it stays when the comment is erased."""
+MIXED = "others of this run have none"
+NOTHING_UNRATED = "the log has no unrated prompts that could show what else you ask"
+NOT_SEEN = "the model doesn't tell the criticised questions from your other ones by them"
 
 
-def unmet(run: Run, criticised: Sequence[Sample], others: Sequence[OtherPrompt]) -> list[OtherPrompt]:
-    """Return the other prompts that don't meet the conditions of the comments.
+def unmet(run: Run, criticised: Sequence[Sample], unrated: Sequence[UnratedPrompt]) -> list[UnratedPrompt]:
+    """Return the unrated prompts that don't meet the conditions of the comments.
 
-    None if a comment has no condition: then it is about all prompts. None either if the model sees no condition; then
-    the run gets a note.
+    Empty if the comments are about all prompts. If one of them has a condition nevertheless, the run gets a note.
     """
     by_comment = defaultdict[str, list[str]](list)
     for sample in criticised:
         by_comment[sample.comment or ""].append(last_question(sample.messages))
-    if not others or not all(map(conditional, by_comment)):
+    if not any(map(conditional, by_comment)):
         return []
+    if not all(map(conditional, by_comment)):
+        return _for_all(run, MIXED)
+    if not unrated:
+        return _for_all(run, NOTHING_UNRATED)
     dice = random.Random(run.spec.seed)
     comments = dice.sample(sorted(by_comment), min(COMMENTS, len(by_comment)))
-    questions = [last_question(other.messages) for other in others]
-    examples = {comment: by_comment[comment][:EXAMPLES] for comment in comments}
-    own = fmean(fmean(_fits(run, comment, examples[comment])) for comment in comments)
+    questions = [last_question(prompt.messages) for prompt in unrated]
+    own = fmean(fmean(_fits(run, comment, by_comment[comment][:EXAMPLES])) for comment in comments)
     fits = [_fits(run, comment, questions) for comment in comments]
-    rest = fmean(fmean(of_comment) for of_comment in fits)
-    if own - rest < LEAST_GAP:
-        run.left_out.notes.append(NOT_SEEN.format(comments[0]))
-        return []
-    middle = (own + rest) / 2
-    return [other for other, *scores in zip(others, *fits, strict=True) if max(scores) < middle]
+    mean = fmean(fmean(of_comment) for of_comment in fits)
+    if own - mean < LEAST_GAP:
+        return _for_all(run, NOT_SEEN)
+    middle = (own + mean) / 2
+    return [prompt for prompt, *scores in zip(unrated, *fits, strict=True) if max(scores) < middle]
+
+
+def _for_all(run: Run, why: str) -> list[UnratedPrompt]:
+    run.left_out.notes.append(FOR_ALL.format(why))
+    return []
 
 
 def _fits(run: Run, comment: str, questions: Sequence[str]) -> list[float]:
@@ -68,4 +75,5 @@ def _fits(run: Run, comment: str, questions: Sequence[str]) -> list[float]:
     prompts = [tuple(plain(MEMORY.format(words))) for words in (comment, NOTHING)]
     scores = run.backend.logps([Rendered(prompt, reply) for prompt in prompts for reply in replies], "bare")
     sums = [float(sum(score)) for score in scores]
-    return [behind - alone for behind, alone in zip(sums[: len(replies)], sums[len(replies) :], strict=True)]
+    pairs = zip(sums[: len(replies)], sums[len(replies) :], strict=True)
+    return [score - control for score, control in pairs]

@@ -211,8 +211,8 @@ class Sample(FrozenRecord):
         )
 
 
-class OtherPrompt(FrozenRecord):
-    """A prompt of the log that nobody rated. A line of ``others.jsonl``."""
+class UnratedPrompt(FrozenRecord):
+    """One of the log. A line of ``unrated.jsonl``."""
 
     completion_id: str
     messages: tuple[dict[str, Any], ...]
@@ -348,7 +348,7 @@ class JobDirectory:
         self.metrics = path / "metrics.jsonl"
         self.rollouts = path / "rollouts.jsonl"
         self.teacher = path / "teacher.jsonl"
-        self._others = path / "others.jsonl"
+        self._unrated = path / "unrated.jsonl"
         self.phases = path / "phases.jsonl"
         """See ``training.phases``."""
         self.prompts = path / "prompts.json"
@@ -377,10 +377,10 @@ class JobDirectory:
             write_lines(self.path / "episodes.jsonl", episodes)
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
-    def write_others(self, prompts: Iterable[OtherPrompt]) -> None:
-        """Keep prompts that aren't rated, unless the job has some: a run that goes on may have learnt from those."""
-        if not self._others.exists():
-            write_lines(self._others, prompts)
+    def write_unrated(self, prompts: Iterable[UnratedPrompt]) -> None:
+        """Keep unrated prompts, unless the job has some: a run that goes on may have learnt from those."""
+        if not self._unrated.exists():
+            write_lines(self._unrated, prompts)
 
     def write_replies(self, replies: list[PolicyReply]) -> None:
         write_lines(self.rollouts, replies)
@@ -395,8 +395,8 @@ class JobDirectory:
         path = self.path / "episodes.jsonl"
         return read_lines(path, Episode) if path.exists() else []
 
-    def others(self) -> list[OtherPrompt]:
-        return read_lines(self._others, OtherPrompt) if self._others.exists() else []
+    def unrated(self) -> list[UnratedPrompt]:
+        return read_lines(self._unrated, UnratedPrompt) if self._unrated.exists() else []
 
     def teacher_replies(self) -> list[TeacherReply]:
         return read_lines(self.teacher, TeacherReply) if self.teacher.exists() else []

@@ -13,18 +13,18 @@ async def test_half_of_the_unrated_prompts_go_with_a_comment_that_has_a_conditio
     await criticised(burnish, "too long when I only ask for a command")
     names = [await asked(burnish, question=f"Unrated {number}?") for number in range(UNRATED)]
     job = await burnish.job()
-    others = {other.completion_id: other for other in job.others()}
-    assert len(others) == UNRATED // 2, "the gate asks the rest"
-    assert others.keys() <= {*names}
-    assert all(other.messages[-1]["content"].startswith("Unrated") for other in others.values())
+    kept = {prompt.completion_id: prompt for prompt in job.unrated()}
+    assert len(kept) == UNRATED // 2, "the gate asks the rest"
+    assert kept.keys() <= {*names}
+    assert all(prompt.messages[-1]["content"].startswith("Unrated") for prompt in kept.values())
     lesson_ids, _ = quoted(job)
-    assert others.keys() < lesson_ids, "if one is erased, so is the job"
+    assert kept.keys() < lesson_ids, "if one is erased, so is the job"
 
 
 async def test_without_a_condition_no_other_prompt_is_needed(burnish: Rated) -> None:
     await criticised(burnish, "too long")
     await asked(burnish, question="Unrated?")
-    assert (await burnish.job()).others() == []
+    assert (await burnish.job()).unrated() == []
 
 
 async def criticised(burnish: Rated, comment: str) -> None:

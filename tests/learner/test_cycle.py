@@ -23,7 +23,7 @@ from burnish.learner.sampling import is_ours
 from burnish.learner.trainer import latest_step
 from burnish.proxy.log import Log
 from burnish.proxy.log.runs import Run
-from burnish.training.job import JobDirectory, OtherPrompt
+from burnish.training.job import JobDirectory, UnratedPrompt
 from tests.learner.conftest import Open, World
 from tests.learner.taught import RATED, conversation, every_second, rate_answers
 from tests.proxy.log.exchanges import all_rated, capture, until, user
@@ -204,7 +204,7 @@ async def test_the_gate_does_not_ask_what_the_run_held(
         held, free = (capture(log, [user(f"Question {number}?")]) for number in range(2))
         await log.counts()
     (folder,) = (unjudged / "jobs").glob("run_*")
-    JobDirectory(folder).write_others([OtherPrompt(completion_id=held, messages=(user("Question 0?"),))])
+    JobDirectory(folder).write_unrated([UnratedPrompt(completion_id=held, messages=(user("Question 0?"),))])
     world = await open_world(model=tiny_model, copy=unjudged)
     await world.run_when(lambda run: run.status != "interrupted" and run.ended_at is not None, 200)
     asked = {reply.prompt_id for reply in world.learner.job(folder.name).replies()}
