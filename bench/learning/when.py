@@ -2,8 +2,9 @@
 
 ``python -m bench.learning.when [--case NAME]... [--plain] [--seed N]`` prints a row for each case. A user asks many
 things, and gives 16 comments, only on long answers to questions of the case. Then the version answers other questions
-of the case, and questions outside it, each twice. ``--plain``: the same comments without their condition. Six minutes a
-case on two idle cores. Exits 1 unless outside the case at most ``SPILL`` more answers are short than before.
+of the case, and questions outside it, each twice. ``--plain``: the same comments without their condition. A quarter
+of an hour a case on one busy core. Exits 1 unless outside the case at most ``SPILL`` more answers are short than
+before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from bench.learning.learn import learn
+from bench.learning.learn import NothingLearnt, learn
 from bench.learning.preferences import PREFERENCES
 from bench.learning.questions import PROMPTS
 from bench.learning.report import markdown
@@ -40,7 +41,7 @@ WORDINGS = (
     ("{}, be brief.", "if"),
     ("Too wordy{}. Just the answer in a few words.", "if"),
 )
-HEADER = ["case", "short in it", "short outside", "held prompts", "steps", "minutes", "gate"]
+HEADER = ["case", "short in it", "short outside", "unrated prompts", "steps", "minutes", "gate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def main() -> int:
 
 
 def measured(case: Case, seed: int, *, plain: bool) -> tuple[list[str], float]:
-    """Return the row of a case, and by how much more answers outside it are short."""
+    """Return the row of a case, and by how much more answers outside it are short. Raises NothingLearnt."""
     course = Course.of(case, seed)
     settings = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__SEED": str(seed)}
     with (
@@ -115,12 +116,14 @@ def measured(case: Case, seed: int, *, plain: bool) -> tuple[list[str], float]:
         teach(user, course.taught, case.comments(plain=plain), seed)
         began = time.monotonic()
         record = learn(url, overrule=True)
+        if "metrics" not in record:
+            raise NothingLearnt(record["reason"])
         minutes = (time.monotonic() - began) / 60
         after = [short(user, questions) for questions in (course.inside, course.outside)]
-        held = sum(path.read_text().count("\n") for path in Path(folder).glob("jobs/*/others.jsonl"))
+        unrated = sum(path.read_text().count("\n") for path in Path(folder).glob("jobs/*/unrated.jsonl"))
     shares = [f"{first:.2f} → {then:.2f}" for first, then in zip(before, after, strict=True)]
     steps = f"{record['metrics']['steps']:.0f}"
-    return [*shares, str(held), steps, f"{minutes:.1f}", record["outcome"]], after[1] - before[1]
+    return [*shares, str(unrated), steps, f"{minutes:.1f}", record["outcome"]], after[1] - before[1]
 
 
 def short(user: User, questions: Sequence[str]) -> float:
