@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import sqrt
 from statistics import NormalDist
 
 ONE_SIDED, TWO_SIDED = 1.645, 1.96
 """Standard errors to a bound at 95 %."""
+
+
+def nine_in_ten(lengths: Iterable[int]) -> int:
+    """Return the length that nine in ten have at most; 0 without any."""
+    ordered = sorted(lengths)
+    return ordered[(9 * len(ordered) - 1) // 10] if ordered else 0
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
 from burnish.gate import FactCheck, LongAnswer, questions
+from burnish.gate.confidence import nine_in_ten
 from burnish.gate.replies import last_question, text_of
 from burnish.learner.asked import TEMPLATE
 from burnish.proxy.messages import SYSTEM_ROLES
@@ -126,10 +127,9 @@ def prompts(
 
 def reply_limit(completions: Iterable[Completion]) -> int:
     """Return the tokens that nine in ten finished replies have at most, between MIN_LIMIT and MAX_LIMIT."""
-    lengths = sorted(
+    usual = nine_in_ten(
         _tokens(completion) for completion in completions if finished(completion.ended.finish_reason)
     )
-    usual = lengths[(9 * len(lengths) - 1) // 10] if lengths else 0
     return min(max(usual, MIN_LIMIT), MAX_LIMIT)
 
 

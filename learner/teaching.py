@@ -18,10 +18,11 @@ from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import version_label
 from burnish.adapters.swap import Swap
 from burnish.config.hyperparameters import WITH_COMMENTS
+from burnish.gate.confidence import nine_in_ten
 from burnish.gate.replies import text_of
 from burnish.learner import sampling
 from burnish.learner.asked import FIXED
-from burnish.training.comments import LONGER, TEMPERATURE, TOP_P, TeacherPrompt, room_for, teacher_prompts
+from burnish.training.comments import TEMPERATURE, TOP_P, TeacherPrompt, room_for, teacher_prompts
 from burnish.training.errors import JobError
 from burnish.training.job import CONTINUED, JobDirectory, PolicyReply, Sample, TeacherReply
 from burnish.training.phases import Phases
@@ -58,7 +59,9 @@ async def answer_again(job: JobDirectory, swap: Swap, phases: Phases) -> None:
         await swap.route.wait_live(ENGINE_WAIT_S)
         with swap.route.lease() as lease:
             endpoint = await _of_version(spec.parent_version, swap, lease.endpoint)
-            asking = [_gate_prompt(name, prompt) for name, prompt in prompts.items()]
+            asked = {prompt.sample.completion_id: prompt.sample for prompt in prompts.values()}
+            usual = nine_in_ten(_tokens(sample) for sample in asked.values() if sample.finished)
+            asking = [_gate_prompt(name, prompt, usual) for name, prompt in prompts.items()]
             sampler = sampling.Sampler("incumbent", endpoint, asking, keep)
             # A stopped run goes on with the same seeds.
             sampler.queue = [(seed, prompt) for seed, prompt in sampler.queue if prompt.id not in known]
@@ -96,15 +99,19 @@ def _can_ask(sample: Sample) -> bool:
     return not sample.template.keys() & {CONTINUED, "chat_template"}
 
 
-def _gate_prompt(name: str, prompt: TeacherPrompt) -> sampling.GatePrompt:
+def _tokens(sample: Sample) -> int:
+    written = text_of(sample.reply).encode() + orjson.dumps(sample.reply.get("tool_calls") or None)
+    return round(len(written) / BYTES_A_TOKEN)
+
+
+def _gate_prompt(name: str, prompt: TeacherPrompt, usual: int) -> sampling.GatePrompt:
     sample = prompt.sample
     template = {key: argument for key, argument in sample.template.items() if key not in FIXED}
-    written = text_of(sample.reply).encode() + orjson.dumps(sample.reply.get("tool_calls") or None)
     params = {
         "temperature": TEMPERATURE,
         "top_p": TOP_P,
         "min_p": 0.0,  # llama.cpp's own is .05
-        "max_tokens": room_for(round(LONGER * len(written) / BYTES_A_TOKEN)),
+        "max_tokens": room_for(_tokens(sample), usual),
         # What the model thinks with a comment in its prompt is about the comment.
         "chat_template_kwargs": template | {"enable_thinking": False},
     }

@@ -24,8 +24,8 @@ SAMPLES = 4
 TEMPERATURE, TOP_P = 0.8, 0.95
 LEAST_TOKENS, MOST_TOKENS = 96, 512
 """Of a sampled reply: about sixty are drawn, and longer ones take too long."""
-# A try may be a little longer than the reply that it is to be better than. Most that aren't done by then never end.
 LONGER = 1.25
+"""A try may be a little longer than the reply that it is to be better than."""
 _CONDITION = re.compile(
     r"\b(when|whenever|if|in case|wenn|falls|quand|lorsque|cuando|quando|jeśli|когда|если)\b"
     r"|如果|とき|場合",
@@ -80,9 +80,13 @@ def teacher_prompts(samples: Sequence[Sample], seed: int) -> Iterator[TeacherPro
                 yield TeacherPrompt(sample, number, comments[sample.completion_id])
 
 
-def room_for(tokens: int) -> int:
-    """Return how many tokens a sampled reply may have beside a logged one of so many."""
-    return min(max(LEAST_TOKENS, tokens), MOST_TOKENS)
+def room_for(tokens: int, usual: int) -> int:
+    """Return how many tokens a sampled reply may have.
+
+    ``tokens``: of the logged reply. ``usual``: tokens that nine in ten finished replies have at most. A comment may ask
+    for more than a short reply has, such as a docstring; most tries that aren't done by then never end.
+    """
+    return min(max(LEAST_TOKENS, usual, round(LONGER * tokens)), MOST_TOKENS)
 
 
 def left_to_trainer(job: JobDirectory, samples: Sequence[Sample], seed: int) -> str | None:

@@ -20,14 +20,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
-from statistics import fmean
+from math import sqrt
+from statistics import fmean, stdev
 from typing import Any
 
+from burnish.gate.confidence import nine_in_ten
 from burnish.gate.replies import broken, last_question, left_in_text, sound, text_of
 from burnish.training.backends.base import Lesson, LessonReply, Logps, Policy, TrainerBackend
 from burnish.training.comments import (
-    LONGER,
     TeacherPrompt,
     pooled,
     room_for,
@@ -45,11 +45,14 @@ MOST_REVISIONS = 2
 SAYS_NOTHING = "…"
 """Whatever stands behind a question makes an answer a little shorter, so a comment is compared with this."""
 JUDGED = 8
-"""Answers to one comment by which that is judged, at most."""
-# On the small model (3 to 10 answers each): "hm, not quite", "as we agreed yesterday" and "no, it was in 1912" gain
-# −.01 to .00, eight comments on length .05 to .24. "shorter, please" alone, which it doesn't follow, gains .01.
+"""Answers by which a comment is judged, at most."""
+LEAST_OTHERS = 3
+"""Answers to other comments; fewer tell nothing of a comment."""
+# Whatever an answer was drawn with makes it likelier, so this is a rough test. On the small model (2 to 10 answers)
+# "hm, not quite" gains −.01 to .02, eight comments on length .05 to .24. Of code a comment changes few tokens: on a
+# 0.5B, five of six comments on docstrings gain .00 to .01, though it follows them.
 LEAST_GAIN = 0.02
-"""Nats per token."""
+"""Nats per token of the answers to a comment."""
 UNTAUGHT = (
     "told this, the model gives no usable answer",
     "the model doesn't follow it: told this, it answers no differently",
@@ -74,6 +77,7 @@ class Revision:
     """A reply that was drawn with comments in the prompt."""
 
     to: CriticisedReply
+    comments: tuple[str, ...]
     teacher_tokens: Rendered
     """With the comments."""
     tokens: Rendered
@@ -81,6 +85,10 @@ class Revision:
     plain: Logps
     gain: float
     """PMI of answer and comments (nats per token)."""
+
+    @property
+    def comment(self) -> str:
+        return self.to.sample.comment or ""
 
 
 def lessons_from_comments(run: Run, samples: Sequence[Sample]) -> list[Lesson]:
@@ -146,56 +154,79 @@ def _best(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> lis
     unasked = [critique for name, critique in critiques.items() if name not in by_engine]
     replies += _sampled(run, unasked, start)
     usable = [
-        (critique, sides)
+        (reply, critique, sides)
         for reply in replies
         if (sides := _with_and_without(run, critique := critiques[reply.completion_id], reply))
     ]
-    judged = _judged([critique for critique, _ in usable])
-    behind = [
-        _behind(run, usable[place][0].sample, words, usable[place][1][1].reply)
-        for comment, places in judged.items()
-        for place in places
-        for words in (comment, SAYS_NOTHING)
-    ]
-    # In one pass, because what sequences begin with is computed once.
-    scores = run.backend.logps([tokens for _, sides in usable for tokens in sides] + behind, start)
-    split = 2 * len(usable)
+    scores = run.backend.logps([tokens for *_, sides in usable for tokens in sides], start)
     answers = [
-        Revision(critique, *sides, plain, fmean(told) - fmean(plain))
-        for (critique, sides), told, plain in zip(usable, scores[:split:2], scores[1:split:2], strict=True)
+        Revision(critique, reply.comments, *sides, plain, fmean(informed) - fmean(plain))
+        for (reply, critique, sides), informed, plain in zip(usable, scores[::2], scores[1::2], strict=True)
     ]
-    comments = _followed(judged, [fmean(logps) for logps in scores[split:]])
-    followed = [answer for answer in answers if answer.to.sample.comment in comments and answer.gain > 0]
+    comments = _followed(run, answers, start)
+    followed = [answer for answer in answers if answer.comment in comments and answer.gain > 0]
     best = sorted(followed, key=lambda answer: -answer.gain)[: MOST_REVISIONS * len(criticised)]
     _count_untaught(run, criticised, answers, followed, best)
     return best
 
 
-def _judged(criticised: Sequence[CriticisedReply]) -> dict[str, list[int]]:
-    """Return by which answers each comment is judged: their places."""
-    by_comment = defaultdict[str, list[int]](list)
-    for place, critique in enumerate(criticised):
-        by_comment[critique.sample.comment or ""].append(place)
-    return {comment: places[:JUDGED] for comment, places in by_comment.items()}
+def _followed(run: Run, answers: Sequence[Revision], start: Policy) -> set[str]:
+    """Return the comments that the model follows.
 
-
-def _behind(run: Run, sample: Sample, words: str, reply: tuple[int, ...]) -> Rendered:
-    """Return a reply to a question with words alone behind it."""
-    renderer, limit = run.backend.renderer, run.spec.hyperparameters.max_tokens
-    prompt = renderer.opening(with_comments(sample.messages, [words]), sample.template, sample.tools)
-    return Rendered(tuple(prompt), reply).within(limit)
-
-
-def _followed(judged: Mapping[str, Sequence[int]], likelihoods: Sequence[float]) -> set[str]:
-    """Return the comments that make their answers likelier than words that say nothing.
-
-    ``likelihoods``: of each judged answer, nats per token, behind its comment and behind those words in turn.
+    A comment says what others say if it makes the answers to them likelier, by more than the mean's standard error. If
+    none say it, its own answers must be likelier, by ``LEAST_GAIN``.
     """
-    pairs, followed = iter(zip(likelihoods[::2], likelihoods[1::2], strict=True)), set()
-    for comment, places in judged.items():
-        if fmean(own - control for own, control in islice(pairs, len(places))) > LEAST_GAIN:
-            followed.add(comment)
-    return followed
+    own = defaultdict[str, list[Revision]](list)
+    best = dict[str, Revision]()
+    for answer in sorted(answers, key=lambda answer: answer.gain * len(answer.plain)):
+        own[answer.comment].append(answer)
+        best[answer.to.sample.completion_id] = answer
+    examples = list(best.values())[::-1]
+    others = {
+        comment: [answer for answer in examples if comment not in answer.comments][:JUDGED] for comment in own
+    }
+    shared = {comment for comment, gains in _gains(run, others, start) if _above_chance(map(sum, gains))}
+    alone = {comment: answers[:JUDGED] for comment, answers in own.items() if comment not in shared}
+    gains_alone = _gains(run, alone, start)
+    return shared | {comment for comment, gains in gains_alone if fmean(map(fmean, gains)) > LEAST_GAIN}
+
+
+def _above_chance(gains: Iterable[float]) -> bool:
+    values = list(gains)
+    return len(values) >= LEAST_OTHERS and fmean(values) > stdev(values) / sqrt(len(values))
+
+
+def _gains(
+    run: Run, answers: Mapping[str, Sequence[Revision]], start: Policy
+) -> list[tuple[str, list[list[float]]]]:
+    """Return each comment, and how much likelier than ``SAYS_NOTHING`` it makes some answers (nats, by token)."""
+    sequences = {
+        (words, answer.tokens): _followed_by(run, answer, words)
+        for comment, examples in answers.items()
+        for answer in examples
+        for words in (comment, SAYS_NOTHING)
+    }
+    # In one pass, because what sequences begin with is computed once.
+    scores = run.backend.logps(list(sequences.values()), start)
+    logps = dict(zip(sequences, scores, strict=True))
+
+    def gain(comment: str, tokens: Rendered) -> list[float]:
+        own, control = logps[comment, tokens], logps[SAYS_NOTHING, tokens]
+        return [said - nothing for said, nothing in zip(own, control, strict=True)]
+
+    return [
+        (comment, [gain(comment, answer.tokens) for answer in examples])
+        for comment, examples in answers.items()
+    ]
+
+
+def _followed_by(run: Run, answer: Revision, words: str) -> Rendered:
+    """Return an answer behind its question and words alone."""
+    sample, limit = answer.to.sample, run.spec.hyperparameters.max_tokens
+    prompt = run.backend.renderer.opening(
+        with_comments(sample.messages, [words]), sample.template, sample.tools
+    )
+    return Rendered(tuple(prompt), answer.tokens.reply).within(limit)
 
 
 def _count_untaught(run: Run, criticised: Iterable[CriticisedReply], *stages: Iterable[Revision]) -> None:
@@ -210,11 +241,15 @@ def _count_untaught(run: Run, criticised: Iterable[CriticisedReply], *stages: It
 def _sampled(run: Run, criticised: Sequence[CriticisedReply], start: Policy) -> list[TeacherReply]:
     """Ask the model itself, in this process."""
     asking = [(critique, *question) for critique in criticised for question in critique.asking]
-    longest = max((len(critique.reply.reply) for critique in criticised if critique.reply), default=0)
-    limits = [
-        room_for(round(LONGER * len(critique.reply.reply)) if critique.reply else longest)
-        for critique, _, _ in asking
-    ]
+    lengths = {
+        critique.sample.completion_id: len(critique.reply.reply) for critique in criticised if critique.reply
+    }
+    usual = nine_in_ten(
+        lengths[critique.sample.completion_id]
+        for critique in criticised
+        if critique.reply and critique.sample.finished
+    )
+    limits = [room_for(lengths.get(critique.sample.completion_id, 0), usual) for critique, _, _ in asking]
     seed, renderer = run.spec.seed, run.backend.renderer
     drawn = run.backend.sample([ids for _, _, ids in asking], start, limits, seed, run.tries(seed))
     return [
@@ -236,11 +271,11 @@ def _with_and_without(
     sample, limit = critique.sample, run.spec.hyperparameters.max_tokens
     if not (reply.finished and _is_usable(sample, reply.reply)):
         return None
-    told = tuple(with_comments(sample.messages, reply.comments))
+    commented = tuple(with_comments(sample.messages, reply.comments))
     with suppress(Unrenderable):
         informed, plain = (
             rendered(sample.with_reply(reply.reply, messages=messages), run.backend.renderer, limit)
-            for messages in (told, sample.messages)
+            for messages in (commented, sample.messages)
         )
         return (informed, plain) if informed.reply == plain.reply else None
     return None

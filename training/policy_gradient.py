@@ -160,7 +160,7 @@ def sampled(run: Run, samples: Sequence[Sample], model: RewardModel, seed: int) 
     backend = run.backend
     asking = [prompt for prompt in _prompts(run, samples, seed) for _ in range(SAMPLES)]
     longest = max((len(backend.renderer.plain(text_of(sample.reply))) for sample in samples), default=0)
-    limits = [room_for(longest + 1)] * len(asking)  # cut ones teach little
+    limits = [room_for(0, longest + 1)] * len(asking)  # cut ones teach little
     replies = backend.sample([ids for _, ids in asking], "trained", limits, seed, run.tries(seed))
     texts = [
         PlainReply(last_question(sample.messages), backend.renderer.text(reply.ids), reply.finished)

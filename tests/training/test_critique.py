@@ -206,6 +206,33 @@ def test_a_comment_that_the_model_does_not_follow_is_left_out_with_the_reason(
     assert run.left_out.answers == (named if objective == "critique" else {}), "its rating teaches"
 
 
+BRIEF = {
+    "What is a ladder used for?": "A ladder is used to climb to high places.",
+    "What is rain?": "Rain is water that falls from clouds.",
+    "What is bread made of?": "Bread is made of flour, water and yeast.",
+    "Why do birds sing?": "Birds sing to attract mates.",
+}
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_followed"),
+    [("keep it short", True), (IGNORED, False), ("hm, not quite", False), ("asdf", False)],
+)
+def test_a_comment_is_followed_if_it_explains_the_answers_to_others(
+    backend: TorchPeftBackend, tmp_path: Path, comment: str, is_followed: bool
+) -> None:
+    others = [
+        criticised(n, FOLLOWED).model_copy(update={"messages": ({"role": "user", "content": question},)})
+        for n, question in enumerate(BRIEF)
+    ]
+    own = criticised(9, comment).model_copy(update={"messages": THERMOMETER})
+    answers = [(one, [{"content": text}]) for one, text in zip(others, BRIEF.values(), strict=True)]
+    answers += [(own, [{"content": text} for text in SAID[IGNORED]])]  # by themselves these show nothing
+    run = replace(run_of(backend, objective="critique"), job=answered_again(tmp_path, answers))
+    lessons_from_comments(run, [*others, own])
+    assert run.left_out.answers == ({} if is_followed else {"cmpl_9": UNTAUGHT[1]})
+
+
 class Drawn:
     """Takes the tries of a run."""
 
@@ -219,7 +246,7 @@ class Drawn:
         self.replies = drawn
 
 
-def test_a_try_is_little_longer_than_the_answer_that_it_judges(tiny_weights: Path) -> None:
+def test_a_try_is_little_longer_than_the_answers_of_the_log(tiny_weights: Path) -> None:
     tiny, tries = TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0), Drawn()
     run = replace(run_of(tiny, objective="critique"), tries=lambda seed: tries)
     replies = ("Rain.", "Bread is made of flour and water. " * 12)
@@ -232,8 +259,8 @@ def test_a_try_is_little_longer_than_the_answer_that_it_judges(tiny_weights: Pat
     longest = [max(len(tries.replies[SAMPLES * n + k].ids) for k in range(SAMPLES)) for n in range(2)]
     middle = len(tiny.renderer.plain(replies[1])) + 1
     assert LEAST_TOKENS < middle * LONGER < MOST_TOKENS
-    assert longest[0] <= LEAST_TOKENS, "a try has room for a sentence or two"
-    assert LEAST_TOKENS < longest[1] <= round(middle * LONGER)
+    assert LEAST_TOKENS < longest[0] <= middle, "a comment may ask for more than one word"
+    assert middle < longest[1] <= round(middle * LONGER)
 
 
 def test_a_comment_under_a_prompt_that_is_too_long_for_the_teacher_is_left_out(tiny_weights: Path) -> None:
