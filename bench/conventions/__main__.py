@@ -133,17 +133,19 @@ def _first(options: argparse.Namespace, sweep: Sweep, name: str) -> Cell:
 
 def _print(options: argparse.Namespace, sweep: Sweep) -> None:
     _table("A sentence in the system prompt", SWEEP_HEADER, sweep_rows(sweep))
-    cells = [_cell(options, sweep, name, order) for order in ORDERS for name in CONVENTION_NAMES]
-    cells = [cell for cell in cells if cell.record]
-    for cell in cells:
-        title = f"{cell.name}, order {cell.order}, place {len(cell.sequence)}"
-        _table(f"{title}: scope", cell_tables.SCOPE_HEADER, cell_tables.scope_rows(cell))
-        _table(f"{title}: cost", cell_tables.COST_HEADER, cell_tables.cost_rows(cell))
+    every = [_cell(options, sweep, name, order) for order in ORDERS for name in CONVENTION_NAMES]
+    cells = [cell for cell in every if cell.record]
+    first = {name: _first(options, sweep, name) for name in CONVENTION_NAMES}
+    for cell in every:
+        # The columns without training are all orders' own, and stand in the first one.
+        if cell.record or cell.order == first[cell.name].order:
+            title = f"{cell.name}, order {cell.order}, place {len(cell.sequence)}"
+            _table(f"{title}: scope", cell_tables.SCOPE_HEADER, cell_tables.scope_rows(cell))
+            _table(f"{title}: cost", cell_tables.COST_HEADER, cell_tables.cost_rows(cell))
     _table("Gain in scope", cell_tables.GAIN_HEADER, cell_tables.gain_rows(cells))
     _table("What else changes", cell_tables.CHANGE_HEADER, cell_tables.change_rows(cells))
     _table("What lasts", cell_tables.LASTING_HEADER, cell_tables.lasting_rows(cells))
     _table("All three at once", cell_tables.TOGETHER_HEADER, cell_tables.together_rows(cells))
-    first = {name: _first(options, sweep, name) for name in CONVENTION_NAMES}
     doses = [Dose.of(cell, comments) for cell in first.values() for comments in DOSES]
     results = cell_tables.dosages([*first.values(), *doses])
     _table("By the number of comments", cell_tables.DOSE_HEADER, cell_tables.dose_rows(results))
