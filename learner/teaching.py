@@ -59,8 +59,8 @@ async def answer_again(job: JobDirectory, swap: Swap, phases: Phases) -> None:
         await swap.route.wait_live(ENGINE_WAIT_S)
         with swap.route.lease() as lease:
             endpoint = await _of_version(spec.parent_version, swap, lease.endpoint)
-            asked = {prompt.sample.completion_id: prompt.sample for prompt in prompts.values()}
-            usual = nine_in_ten(_tokens(sample) for sample in asked.values() if sample.finished)
+            criticised = {prompt.sample.completion_id: prompt.sample for prompt in prompts.values()}
+            usual = nine_in_ten(_tokens(sample) for sample in criticised.values() if sample.finished)
             asking = [_gate_prompt(name, prompt, usual) for name, prompt in prompts.items()]
             sampler = sampling.Sampler("incumbent", endpoint, asking, keep)
             # A stopped run goes on with the same seeds.
@@ -100,8 +100,8 @@ def _can_ask(sample: Sample) -> bool:
 
 
 def _tokens(sample: Sample) -> int:
-    written = text_of(sample.reply).encode() + orjson.dumps(sample.reply.get("tool_calls") or None)
-    return round(len(written) / BYTES_A_TOKEN)
+    reply = text_of(sample.reply).encode() + orjson.dumps(sample.reply.get("tool_calls") or None)
+    return round(len(reply) / BYTES_A_TOKEN)
 
 
 def _gate_prompt(name: str, prompt: TeacherPrompt, usual: int) -> sampling.GatePrompt:

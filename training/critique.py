@@ -177,11 +177,11 @@ def _followed(run: Run, answers: Sequence[Revision], start: Policy) -> set[str]:
     none say it, its own answers must be likelier, by ``LEAST_GAIN``.
     """
     own = defaultdict[str, list[Revision]](list)
-    best = dict[str, Revision]()
-    for answer in sorted(answers, key=lambda answer: answer.gain * len(answer.plain)):
+    for answer in answers:
         own[answer.comment].append(answer)
-        best[answer.to.sample.completion_id] = answer
-    examples = list(best.values())[::-1]
+    ranking = sorted(answers, key=lambda answer: answer.gain * len(answer.plain))
+    best = {answer.to.sample.completion_id: answer for answer in ranking}.values()
+    examples = sorted(best, key=lambda answer: -answer.gain * len(answer.plain))
     others = {
         comment: [answer for answer in examples if comment not in answer.comments][:JUDGED] for comment in own
     }
@@ -211,8 +211,8 @@ def _gains(
     logps = dict(zip(sequences, scores, strict=True))
 
     def gain(comment: str, tokens: Rendered) -> list[float]:
-        own, control = logps[comment, tokens], logps[SAYS_NOTHING, tokens]
-        return [said - nothing for said, nothing in zip(own, control, strict=True)]
+        pairs = zip(logps[comment, tokens], logps[SAYS_NOTHING, tokens], strict=True)
+        return [score - control for score, control in pairs]
 
     return [
         (comment, [gain(comment, answer.tokens) for answer in examples])
@@ -221,12 +221,12 @@ def _gains(
 
 
 def _followed_by(run: Run, answer: Revision, words: str) -> Rendered:
-    """Return an answer behind its question and words alone."""
-    sample, limit = answer.to.sample, run.spec.hyperparameters.max_tokens
+    """Return an answer behind its question and words alone, which may exceed the limit by another answer's comment."""
+    sample = answer.to.sample
     prompt = run.backend.renderer.opening(
         with_comments(sample.messages, [words]), sample.template, sample.tools
     )
-    return Rendered(tuple(prompt), answer.tokens.reply).within(limit)
+    return Rendered(tuple(prompt), answer.tokens.reply)
 
 
 def _count_untaught(run: Run, criticised: Iterable[CriticisedReply], *stages: Iterable[Revision]) -> None:

@@ -24,7 +24,7 @@ from burnish.training.comments import (
     pooled,
     with_comments,
 )
-from burnish.training.critique import MOST_REVISIONS, UNTAUGHT, lessons_from_comments
+from burnish.training.critique import JUDGED, MOST_REVISIONS, UNTAUGHT, lessons_from_comments
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, Sample, TeacherReply, write_lines
 from burnish.training.rendering import Rendered
@@ -231,6 +231,25 @@ def test_a_comment_is_followed_if_it_explains_the_answers_to_others(
     run = replace(run_of(backend, objective="critique"), job=answered_again(tmp_path, answers))
     lessons_from_comments(run, [*others, own])
     assert run.left_out.answers == ({} if is_followed else {"cmpl_9": UNTAUGHT[1]})
+
+
+def test_one_wording_for_all_is_judged_by_the_first_of_its_answers(
+    backend: TorchPeftBackend, tmp_path: Path
+) -> None:
+    """Nobody else says it, and the model doesn't always follow it."""
+    criticisms = [
+        criticised(n, FOLLOWED).model_copy(update={"messages": ({"role": "user", "content": question},)})
+        for n, question in enumerate(BRIEF)
+    ]
+    ignored = [
+        criticised(0, FOLLOWED).model_copy(update={"messages": THERMOMETER, "completion_id": f"ignored_{n}"})
+        for n in range(JUDGED)
+    ]
+    answers = [(one, [{"content": text}] * 2) for one, text in zip(criticisms, BRIEF.values(), strict=True)]
+    answers += [(one, [{"content": SAID[IGNORED][0]}]) for one in ignored]
+    run = replace(run_of(backend, objective="critique"), job=answered_again(tmp_path, answers))
+    lessons_from_comments(run, [*criticisms, *ignored])
+    assert not {one.completion_id for one in criticisms} & run.left_out.answers.keys()
 
 
 class Drawn:
